@@ -1,0 +1,31 @@
+# Two commands do everything on a fresh machine with Python 3.11+: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: demo test check setup bench-mgh bench-degenerate bench-a9a bench-paper clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+	touch $@
+
+demo: setup
+	$(RUN) -m tercet.experiments.demo
+
+test: setup
+	$(RUN) -m pytest -n 2
+
+check: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench-mgh bench-degenerate bench-a9a bench-paper: bench-%: setup
+	$(RUN) -m benchmarks.$*
+
+clean:
+	rm -rf $(VENV) demo

@@ -1,0 +1,1 @@
+"""Test problems for the benchmarks."""

@@ -1,0 +1,42 @@
+"""Tercet: minimize non-convex finite sums with sub-sampled derivatives up to order three, and certify the point."""
+
+from tercet.criticality import Tolerances
+from tercet.methods.minimize import minimize
+from tercet.methods.sgd import SGD
+from tercet.methods.sigma import PaperSigma, SignedEstimate
+from tercet.methods.stm import SCR, STM
+from tercet.objectives.finite_sum import FiniteSum
+from tercet.objectives.linear import LinearModel
+from tercet.records import Certificate, Counts, Status
+from tercet.result import Info, Result, Trace
+from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive
+from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SCR",
+    "SGD",
+    "STM",
+    "Accelerated",
+    "Adaptive",
+    "Certificate",
+    "Counts",
+    "Dense",
+    "FiniteSum",
+    "Fixed",
+    "Full",
+    "GradientDescent",
+    "Growing",
+    "Info",
+    "Krylov",
+    "LinearModel",
+    "PaperSigma",
+    "Progressive",
+    "Result",
+    "SignedEstimate",
+    "Status",
+    "Tolerances",
+    "Trace",
+    "minimize",
+]

@@ -1,0 +1,185 @@
+"""How critical a point is: chi_1, chi_2, chi_3, and the direction that leads away when it is not.
+
+    chi_1 = |grad f|,  chi_2 = max(0, -lambda_min(hess f)),  chi_3 = max |third f[y]^3| over |hess f[y]^2| <= zeta
+
+The near-kernel of chi_3 is taken as the span of the eigenvectors with |lambda| <= zeta; every unit y in it satisfies
+|hess f[y]^2| <= zeta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+
+from tercet.objectives.base import Point
+from tercet.records import Certificate, Matrix, Tensor, Vector
+
+FORMED_KERNEL = 8  # up to this dimension the third derivative over the near-kernel is formed
+LANCZOS_VECTORS = 6
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """eps_1, eps_2, eps_3, the near-kernel's zeta, and the order that is asked for.
+
+    From one tolerance: eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3) (paper, Condition 1) and
+    zeta = 10 tol^(1/2): beside a degenerate point with third derivative T a gradient of size tol comes with a curvature
+    of sqrt(2 tol T), which has to count as near the kernel.
+    """
+
+    eps1: float
+    eps2: float
+    eps3: float
+    zeta: float
+    order: int
+
+    @staticmethod
+    def of(tol: float, order: int) -> Tolerances:
+        """The four numbers that belong to one tolerance."""
+        return Tolerances(tol, tol ** (2 / 3), tol ** (1 / 3), 10 * tol**0.5, order)
+
+
+@dataclass(frozen=True, eq=False)
+class Escape:
+    """A unit direction along which f falls although its gradient is small: g'y, y'By and T[y]^3, and its order."""
+
+    y: Vector
+    slope: float
+    curvature: float
+    cubic: float
+    order: int
+
+    def length(self, sigma: float) -> float:
+        """The t > 0 that minimizes slope t + curvature/2 t^2 + cubic/6 t^3 + sigma/4 t^4; 0 where none is below 0."""
+        roots = np.roots([sigma, self.cubic / 2, self.curvature, self.slope])
+        real = roots[np.abs(roots.imag) <= 1e-6 * np.abs(roots)].real
+        ahead = [float(t) for t in real if t > 0 and self.fall(float(t)) - sigma / 4 * t**4 > 0]
+        return max(ahead, key=lambda t: self.fall(t) - sigma / 4 * t**4, default=0.0)
+
+    def fall(self, t: float) -> float:
+        """phi(0) - phi(t y)."""
+        return -(self.slope * t + self.curvature / 2 * t**2 + self.cubic / 6 * t**3)
+
+
+def certify(
+    point: Point, n: int, tolerances: Tolerances, dense: bool, how: str, seed: int = 0
+) -> tuple[Certificate, Escape | None]:
+    """The certificate of a point up to the order asked for, and a way down where orders 2 or 3 fail.
+
+    A gradient (usually known), for order 2 a Hessian (dense) or some 20-60 products (Lanczos), for order 3 one
+    evaluation of all third derivatives where a bound suffices, else the products of a power iteration.
+    """
+    g = point.gradient()
+    chi1, chi2, chi3 = float(np.linalg.norm(g)), np.nan, np.nan
+    notes, escape = [how], None
+    if tolerances.order >= 2:
+        values, vectors = lowest_eigenpairs(point, len(g), dense, seed)
+        notes.append("chi2 by a dense eigenvalue problem" if dense else "chi2 by Lanczos")
+        chi2 = max(0.0, -float(values[0]))
+        if chi2 > tolerances.eps2:
+            escape = escape_along(point, g, vectors[:, 0], 2)
+        elif tolerances.order >= 3:
+            kernel = vectors[:, np.abs(values) <= tolerances.zeta]
+            chi3, y, note = kernel_measure(point, kernel, tolerances.eps3, seed)
+            notes.append(note)
+            if chi3 > tolerances.eps3 and y is not None:
+                escape = escape_along(point, g, y, 3)
+    t = tolerances
+    certificate = Certificate(
+        chi1, chi2, chi3, t.eps1, t.eps2, t.eps3, t.zeta, t.order, point.terms, n, "; ".join(notes)
+    )
+    return certificate, escape
+
+
+def lowest_eigenpairs(point: Point, d: int, dense: bool, seed: int) -> tuple[Vector, Matrix]:
+    """Eigenvalues in ascending order with their vectors: all of them, or the lowest few by Lanczos."""
+    if dense or d <= 4 * LANCZOS_VECTORS:
+        B = point.hessian() if dense else np.stack([point.hessian_product(e) for e in np.eye(d)])
+        return scipy.linalg.eigh((B + B.T) / 2)
+    operator = scipy.sparse.linalg.LinearOperator(
+        (d, d), matvec=lambda v: point.hessian_product(np.ravel(v)), dtype=float
+    )
+    start = np.random.default_rng(seed).standard_normal(d)
+    try:
+        values, vectors = scipy.sparse.linalg.eigsh(
+            operator, k=LANCZOS_VECTORS, which="SA", v0=start, tol=1e-6, maxiter=20
+        )
+    except scipy.sparse.linalg.ArpackNoConvergence:
+        # The lowest Ritz value that a block method finds is still an upper bound on lambda_min; go on with it.
+        values, vectors = scipy.sparse.linalg.lobpcg(
+            operator,
+            np.random.default_rng(seed).standard_normal((d, LANCZOS_VECTORS)),
+            largest=False,
+            maxiter=40,
+            tol=1e-6,
+        )
+    order = np.argsort(values)
+    return values[order], vectors[:, order]
+
+
+def kernel_measure(point: Point, V: Matrix, enough: float, seed: int) -> tuple[float, Vector | None, str]:
+    """chi_3 over the span of V, the direction that attains it, and how it was found."""
+    k = V.shape[1]
+    if k == 0:
+        return 0.0, None, "chi3 = 0: the near-kernel is empty"
+    bound = point.third_bound(V)
+    if bound <= enough:
+        return bound, None, f"chi3 bounded from above over a near-kernel of dimension {k}"
+    if k <= FORMED_KERNEL:
+        T = point.third_tensor(V)
+        value, z = largest_cubic(lambda y: (T @ y) @ y, k, starts=32, seed=seed)
+        return value, V @ z, f"chi3 over a near-kernel of dimension {k}, from 32 starts"
+    value, z = largest_cubic(lambda y: V.T @ point.third_product(V @ y, V @ y), k, starts=2, seed=seed, iterations=15)
+    return value, V @ z, f"chi3 over a near-kernel of dimension {k}, by power iteration from 2 starts"
+
+
+def largest_cubic(
+    square: Callable[[Vector], Vector], k: int, starts: int, seed: int, iterations: int = 100
+) -> tuple[float, Vector]:
+    """max |T[y]^3| over unit y in R^k and a y that attains it, from y -> T[y, y]: a symmetric power iteration.
+
+    y <- (T[y]^2 + a y) / |...| with a shift a that makes the iteration monotone (symmetric higher-order power
+    method), from the coordinate axes' best guesses and random starts.
+    """
+    rng = np.random.default_rng(seed)
+    best, at = 0.0, np.eye(k)[0]
+    for y in rng.standard_normal((starts, k)):
+        y = y / np.linalg.norm(y)
+        shift = 0.0
+        value = -np.inf
+        for _ in range(iterations):
+            image = square(y)
+            shift = max(shift, float(np.linalg.norm(image)))
+            new = float(image @ y)
+            if new < 0 and not np.isfinite(value):
+                y, new, image = -y, -new, image  # T[-y]^2 = T[y]^2, and T[-y]^3 = -T[y]^3
+            if abs(new - value) <= 1e-10 * max(abs(new), 1e-300):
+                break
+            value = new
+            move = image + shift * y
+            length = float(np.linalg.norm(move))
+            if length == 0.0:
+                break
+            y = move / length
+        if value > best:
+            best, at = value, y
+    return best, at
+
+
+def third_order_measure(T: Tensor, seed: int = 0) -> float:
+    """max |T[y]^3| over unit y for a formed symmetric tensor; 0 for an empty one."""
+    k = T.shape[0]
+    return 0.0 if k == 0 else largest_cubic(lambda y: (T @ y) @ y, k, starts=4, seed=seed, iterations=30)[0]
+
+
+def escape_along(point: Point, g: Vector, y: Vector, order: int) -> Escape:
+    """The direction y or -y, whichever goes down, with the derivatives along it."""
+    curvature = float(y @ point.hessian_product(y))
+    cubic = float(y @ point.third_product(y, y))
+    slope = float(g @ y)
+    sign = -1.0 if (cubic > 0 if order == 3 or slope == 0 else slope > 0) else 1.0
+    return Escape(sign * y, sign * slope, curvature, sign * cubic, order)

@@ -1,0 +1,346 @@
+"""One iteration of STM and SCR, as a straight line:
+
+    sizes -> draw -> expand -> [stop?] -> model -> solve -> judge -> observe
+
+`Line.step` is that line; each part below is one of its words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tercet.criticality import Escape, certify
+from tercet.methods.run import Run, Settings
+from tercet.methods.sigma import Control, Evidence, Miss
+from tercet.objectives.counting import AnyPoint, MergedPoint
+from tercet.records import Certificate, Forecast, Sizes, Status, Step, Vector
+from tercet.result import Row
+from tercet.sampling.draws import Draws
+from tercet.sampling.rules import Outlook
+from tercet.subsolvers.base import Regularization, Taylor, Workspace
+
+EPS = float(np.finfo(float).eps)
+PATIENCE = 20  # this many rejections that noise or rounding explains end the run
+
+
+@dataclass(eq=False)
+class Expansion:
+    """f, g, B and T at x over the samples of one iteration, and the sub-solver that is ready there."""
+
+    value: AnyPoint
+    first: AnyPoint
+    second: AnyPoint
+    third: AnyPoint
+    workspace: Workspace
+
+
+@dataclass
+class Memory:
+    """What the next iteration needs to know of the past."""
+
+    control: Control
+    sizes: Sizes
+    iteration: int = 0
+    length: float = np.nan  # |s| of the last accepted step
+    unexplained: float = 1.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
+    noisy: bool = False
+    blur: float = 0.0
+    stuck: int = 0
+    certificate: Certificate | None = None
+    spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+
+@dataclass(eq=False)
+class Line:
+    """A run of STM or SCR: where it stands, and what it remembers."""
+
+    run: Run
+    settings: Settings
+    x: Vector
+    draws: Draws = field(init=False)
+    memory: Memory = field(init=False)
+    here: Expansion | None = field(init=False, default=None)
+    point: AnyPoint | None = field(init=False, default=None)  # x over the sample of the function values
+    escape: Escape | None = field(init=False, default=None)
+    sampled: bool = field(init=False, default=False)  # some iterations looked at a sample of the values only
+
+    def __post_init__(self) -> None:
+        n, d, rule = self.run.n, self.run.d, self.settings.sizes
+        self.draws = Draws(n, self.run.seed, rule.replacement)
+        self.memory = Memory(self.settings.sigma.first(), rule.first(n, d))
+        self.sampled = self.memory.sizes.value < n
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate of x, where the stop test has made one."""
+        return self.memory.certificate
+
+    def full_point(self) -> AnyPoint | None:
+        """x over all terms, where that is already at hand."""
+        return self.point if self.point is not None and self.point.terms >= self.run.n else None
+
+    def step(self) -> Row | Status:
+        """One iteration, or the reason why there is none."""
+        self.expand()
+        self.enlarge()
+        status = self.stop()
+        if status is not None:
+            return status
+        return self.judge(self.solve())
+
+    # draw and expand ------------------------------------------------------------------------------------------------
+
+    def expand(self) -> None:
+        """f, g, B, T at x over this iteration's samples. A nested sample that did not move is used again."""
+        if self.here is not None and (self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n)):
+            return
+        if self.point is None:
+            view = self.run.view(self.draws.beginning(self.memory.sizes.value))
+            self.x = view.settle(self.x)
+            self.point = view.at(self.x)
+        if self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n):
+            self.here = self.expansion(self.point, self.point, self.point)
+            return
+        sizes = self.memory.sizes
+        points = [
+            self.point if rows is None else self.run.objective.over(rows).at(self.x)
+            for rows in (self.draws.independent(m) for m in (sizes.gradient, sizes.hessian, sizes.third))
+        ]
+        self.here = self.expansion(*points)
+
+    def expansion(self, first: AnyPoint, second: AnyPoint, third: AnyPoint) -> Expansion:
+        """The Taylor polynomial from the points that give g, B and T, with a sub-solver prepared on it."""
+        assert self.point is not None
+        # A value that is not finite needs no derivatives; the stop test ends the run there.
+        g = first.gradient() if np.isfinite(self.point.value()) else np.full(self.run.d, np.nan)
+        taylor = Taylor(g, second, third if self.settings.order >= 3 else None, self.run.dense, self.run.forms_third)
+        return Expansion(self.point, first, second, third, self.run.subsolver(self.settings).prepare(taylor))
+
+    def enlarge(self) -> None:
+        """Ask the size rule, and let a nested sample grow in place: the rows it has are not evaluated again."""
+        rule, n = self.settings.sizes, self.run.n
+        while rule.nested and self.memory.sizes.value < n and self.finite():
+            self.memory.blur = self.blur(self.quadratic_step())
+            sizes = self.next_sizes()
+            if sizes == self.memory.sizes:
+                return
+            assert self.point is not None
+            rows = self.draws.between(self.memory.sizes.value, sizes.value)
+            self.point = MergedPoint(self.point, self.run.objective.over(rows).at(self.x))
+            self.memory.sizes = sizes
+            self.here = self.expansion(self.point, self.point, self.point)
+
+    def next_sizes(self) -> Sizes:
+        """What the size rule says now."""
+        m = self.memory
+        return self.settings.sizes.next(
+            Outlook(self.run.n, self.run.d, m.iteration, m.sizes, m.length, m.blur, m.noisy, m.spreads)
+        )
+
+    def blur(self, step: Step) -> float:
+        """The decrease that sampling error can pretend, over the decrease that the model predicts."""
+        assert self.here is not None
+        m, n = self.here.first.terms, self.run.n
+        if m >= n and not self.settings.sizes.replacement:
+            return 0.0
+        errors = self.here.first.gradient_errors() * np.sqrt(1.0 if self.settings.sizes.replacement else 1.0 - m / n)
+        pretended, decrease = self.here.workspace.blur(errors), step.forecast.decrease
+        if pretended is None:
+            g = self.here.first.gradient()
+            pretended, decrease = float(np.sum(errors**2)), float(g @ g)
+        return pretended / decrease if decrease > 0 else np.inf
+
+    # stop? ----------------------------------------------------------------------------------------------------------
+
+    def finite(self) -> bool:
+        """f and g are finite at x."""
+        assert self.here is not None
+        return bool(np.isfinite(self.here.value.value()) and np.all(np.isfinite(self.here.first.gradient())))
+
+    def stop(self) -> Status | None:
+        """The stop test at x: not finite, stuck, or certified. A gradient that is small enough asks for the rest."""
+        assert self.here is not None
+        if not self.finite():
+            return Status.NOT_FINITE
+        if self.here.value.value() < -1e20 * max(1.0, self.run.scale):
+            return Status.UNBOUNDED
+        if self.memory.stuck >= PATIENCE:
+            return Status.NOISE if self.memory.noisy else Status.ROUNDING
+        if self.here.first.terms < self.run.n or self.settings.sizes.replacement:
+            return None
+        if np.linalg.norm(self.here.first.gradient()) > self.run.tolerances.eps1 or self.escape is not None:
+            return None
+        if self.run.tolerances.order >= 2 and self.unfinished():
+            return None
+        return self.certify()
+
+    def unfinished(self) -> bool:
+        """A flat direction can hide a decrease behind a small gradient; go on while the model still promises one."""
+        assert self.here is not None
+        worthwhile = 1e-3 * self.run.tolerances.eps1 * max(1.0, abs(self.here.value.value()))
+        return self.memory.stuck == 0 and self.quadratic_step().second.decrease > worthwhile
+
+    def certify(self) -> Status | None:
+        """The certificate at x; where it fails for curvature or the third derivative, the way down is kept."""
+        assert self.here is not None
+        run = self.run
+        certificate, self.escape = certify(self.here.first, run.n, run.tolerances, run.dense, run.how, run.seed)
+        if certificate.holds and self.worse_than_start():
+            self.restart()
+            return None
+        self.memory.certificate = certificate
+        if certificate.holds:
+            return Status.CERTIFIED
+        return Status.NOT_CERTIFIED if self.escape is None else None
+
+    def worse_than_start(self) -> bool:
+        """Sampled phases do not look at the full objective, so where they led has to be compared with x0 once."""
+        assert self.point is not None
+        if not self.sampled:
+            return False
+        self.sampled = False
+        return self.run.view(None).at(self.run.x0).value() < self.point.value()
+
+    def restart(self) -> None:
+        """Begin again at x0 with all data."""
+        n, control = self.run.n, self.settings.sigma.first()
+        self.memory = Memory(control, Sizes(n, n, n, n), self.memory.iteration)
+        self.x, self.here, self.point, self.escape = self.run.x0, None, None, None
+        self.expand()
+
+    # model and solve ------------------------------------------------------------------------------------------------
+
+    def price(self) -> float:
+        """The fraction of the terms that a third-derivative product may cost: more when a quadratic explains less."""
+        if self.settings.order < 3:
+            return 0.0
+        if self.run.forms_third:
+            return 1.0
+        return min(1.0, self.settings.worth * self.memory.unexplained)
+
+    def regularization(self, price: float) -> Regularization:
+        """sigma and radius as they stand."""
+        c = self.memory.control
+        return Regularization(c.second, c.third, self.settings.power, c.radius, price)
+
+    def quadratic_step(self) -> Step:
+        """The step that no third derivative is bought for."""
+        assert self.here is not None
+        return self.here.workspace.solve(self.regularization(0.0))
+
+    def solve(self) -> Step:
+        """The step of the model, or along the escape direction. Steps that no model can vouch for are not tried."""
+        assert self.here is not None
+        if self.escape is not None:
+            return escape_step(self.escape, self.memory.control.third, self.here.first.gradient())
+        step = self.here.workspace.solve(self.regularization(self.price()))
+        for _ in range(60):
+            if self.trusted(step):
+                break
+            c = self.memory.control
+            self.memory.control = replace(c, second=10 * c.second, third=10 * c.third)
+            step = self.here.workspace.solve(self.regularization(self.price()))
+        return step
+
+    def trusted(self, step: Step) -> bool:
+        """The step and its promise are within reason: |s| <= 3 max(1, |x|), phi(0) - phi(s) <= 1000 max(1, |f|)."""
+        assert self.here is not None
+        reach = 3.0 * max(1.0, float(np.max(np.abs(self.x))))
+        most = 1e3 * max(1.0, abs(self.here.value.value()))
+        return bool(np.max(np.abs(step.s)) <= reach and step.forecast.decrease <= most)
+
+    # judge ----------------------------------------------------------------------------------------------------------
+
+    def judge(self, step: Step) -> Row:
+        """rho = (f(x) - f(x+s)) / (phi(0) - phi(s)); accept, update sigma, remember."""
+        assert self.here is not None
+        assert self.point is not None
+        run, here, length = self.run, self.here, float(np.linalg.norm(step.s))
+        f, g = here.value.value(), here.first.gradient()
+        trial = run.view(self.draws.beginning(self.memory.sizes.value)).at(self.x + step.s, self.point)
+        after, decrease = trial.value(), step.forecast.decrease
+        paid = run.meter.counts()  # what it took to know f here; the gradient belongs to the next iteration
+        ratio = (f - after) / decrease if decrease > 0 and np.isfinite(after) else -np.inf
+        rounding = abs(decrease) <= 64 * EPS * max(abs(f), abs(after) if np.isfinite(after) else 0.0)
+        accepted = bool(np.isfinite(after) and length > 0 and (ratio >= self.settings.sigma.eta1 or rounding))
+        if accepted and (rounding or not np.all(np.isfinite(trial.gradient()))):
+            accepted = bool(np.linalg.norm(trial.gradient()) < np.linalg.norm(g))
+        evidence = self.evidence(step, trial, ratio, accepted, after)
+        row = replace(self.row(step, f if not accepted else after, ratio, accepted), counts=paid)
+        self.memory.noisy = not accepted and self.noise_explains(step)
+        self.memory.stuck = 0 if accepted and not rounding else self.memory.stuck + int(self.memory.noisy or rounding)
+        self.learn(step, evidence, trial)
+        if accepted:
+            self.move(step, trial)
+        elif length <= EPS * max(1e-300, float(np.linalg.norm(self.x))):
+            self.memory.stuck = PATIENCE
+        self.memory.iteration += 1
+        if not self.settings.sizes.nested:
+            self.memory.sizes = self.next_sizes()
+        return row
+
+    def evidence(self, step: Step, trial: AnyPoint, ratio: float, accepted: bool, after: float) -> Evidence:
+        """How the polynomials missed; the gradient at an accepted point belongs to the same sample only when nested."""
+        assert self.here is not None
+        same = accepted and (self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n))
+        f = self.here.value.value()
+
+        def miss(forecast: Forecast) -> Miss:
+            slope = float((trial.gradient() - forecast.gradient) @ step.s) if same else np.nan
+            return Miss(after - (f - forecast.decrease), slope)
+
+        third = None if step.third is None else miss(step.third)
+        return Evidence(ratio, accepted, float(np.linalg.norm(step.s)), self.settings.power, miss(step.second), third)
+
+    def noise_explains(self, step: Step) -> bool:
+        """Whether a rejection is within what the sampling error of g can pretend."""
+        if self.settings.sizes.nested:
+            return False
+        self.memory.blur = self.blur(step)
+        return self.settings.noise_aware and self.memory.blur >= 0.5
+
+    def learn(self, step: Step, evidence: Evidence, trial: AnyPoint) -> None:
+        """Sigma and radius, and how much of the gradient a quadratic model could not explain."""
+        m = self.memory
+        if not m.noisy:
+            m.control = self.settings.sigma.next(m.control, evidence)
+        if not np.isnan(evidence.second.slope) and self.here is not None:
+            g = self.here.first.gradient()
+            left = float(np.linalg.norm(trial.gradient() - step.second.gradient))
+            m.unexplained = left / max(float(np.linalg.norm(g)), 1e-300)
+
+    def move(self, step: Step, trial: AnyPoint) -> None:
+        """x + s is the new x; its value is known, and its derivatives are taken when asked for."""
+        self.x, self.point, self.here, self.escape = self.x + step.s, trial, None, None
+        self.memory.length = float(np.linalg.norm(step.s))
+        self.memory.certificate = None
+
+    def row(self, step: Step, f: float, ratio: float, accepted: bool) -> Row:
+        """What an observer sees of this iteration."""
+        assert self.here is not None
+        how = self.regularization(0.0)
+        meets = self.here.workspace.meets(step, how) if self.escape is None else (None, None, None)
+        return Row(
+            iteration=self.memory.iteration,
+            f=f,
+            gradient_norm=float(np.linalg.norm(self.here.first.gradient())),
+            sigma=step.sigma,
+            ratio=ratio,
+            accepted=accepted,
+            step_norm=float(np.linalg.norm(step.s)),
+            sizes=self.memory.sizes,
+            inner=step.inner,
+            third=step.third is not None,
+            escape=0 if self.escape is None else self.escape.order,
+            meets=meets,
+        )
+
+
+def escape_step(escape: Escape, sigma: float, g: Vector) -> Step:
+    """The step along an escape direction, as long as the model in that direction says."""
+    t = escape.length(sigma)
+    s = t * escape.y
+    forecast = Forecast(escape.fall(t), g)
+    return Step(s, forecast, forecast, 1, sigma)

@@ -1,0 +1,1 @@
+"""The objectives: linear models, JAX finite sums, plain functions."""

@@ -1,0 +1,168 @@
+"""What an objective is: a finite sum that can be looked at over some of its terms, at a point.
+
+    objective.over(rows).at(x) -> Point
+
+A `Point` is f over those terms at x with its derivatives, each computed when first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tercet.records import Matrix, Rows, Tensor, Vector
+
+
+class Point(Protocol):
+    """(1/m) sum f_i at one x over m terms, and its derivatives."""
+
+    @property
+    def terms(self) -> int:
+        """m, the number of terms."""
+        ...
+
+    def value(self) -> float:
+        """f(x)."""
+        ...
+
+    def gradient(self) -> Vector:
+        """grad f(x)."""
+        ...
+
+    def gradient_errors(self) -> Matrix:
+        """Rows e_k with sum_k e_k e_k' = the covariance of grad f(x) over draws of the terms, from the terms at hand.
+
+        The terms are split into groups; with the means G_k of K groups, e_k = (G_k - mean G) / sqrt(K (K - 1)).
+        """
+        ...
+
+    def hessian(self) -> Matrix:
+        """hess f(x) as a dense symmetric matrix."""
+        ...
+
+    def hessian_price(self) -> int:
+        """How many terms `hessian` has to evaluate: m, or fewer where a nearby point's can be used again."""
+        ...
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """hess f(x) v."""
+        ...
+
+    def third_product(self, u: Vector, v: Vector) -> Vector:
+        """third f(x)[u, v], a vector."""
+        ...
+
+    def third_square(self, s: Vector) -> Vector:
+        """third f(x)[s, s], where terms that hardly bend along s may be left out."""
+        ...
+
+    def third_square_price(self, s: Vector) -> int:
+        """How many terms `third_square(s)` evaluates."""
+        ...
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """third f(x)[v_i, v_j, v_k] over the k columns of V, a symmetric k x k x k array."""
+        ...
+
+    def third_bound(self, V: Matrix) -> float:
+        """A number that |third f(x)[y]^3| does not exceed for unit y in the span of V; inf where none is cheap."""
+        ...
+
+
+class View(Protocol):
+    """The mean over some of the terms, as a function of x."""
+
+    def at(self, x: Vector, near: Sequence[Any] = ()) -> Point:
+        """The mean over these terms at x; `near` are points close to x whose Hessians may be used again."""
+        ...
+
+    def settle(self, x: Vector) -> Vector:
+        """A start that is no worse for these terms: directions that none of them sees go to the penalty's minimum."""
+        ...
+
+
+class Objective(Protocol):
+    """A finite sum of n terms in d variables."""
+
+    @property
+    def n(self) -> int:
+        """The number of terms."""
+        ...
+
+    @property
+    def d(self) -> int:
+        """The number of variables."""
+        ...
+
+    @property
+    def how(self) -> str:
+        """How the derivatives are computed, in words, for the certificate."""
+        ...
+
+    @property
+    def dense(self) -> bool:
+        """Whether the dense d x d Hessian is the right thing to ask for."""
+        ...
+
+    @property
+    def forms_third(self) -> bool:
+        """Whether the dense d x d x d third derivative is the right thing to ask for."""
+        ...
+
+    def over(self, rows: Rows | None) -> View:
+        """The mean over the given terms (None: all of them; an index may repeat)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """An objective together with the flat start and the way back to the user's structure of x."""
+
+    objective: Objective
+    x0: Vector
+    restore: Callable[[Vector], Any]
+
+
+class Problem(Protocol):
+    """What `minimize` takes: something that becomes an objective once it knows x0."""
+
+    def bind(self, x0: Any) -> Bound:
+        """Check x0 (None: a default, where there is one) and give the objective of a flat vector."""
+        ...
+
+
+def tensor_from_products(product: Callable[[Vector, Vector], Vector], V: Matrix) -> Tensor:
+    """T[v_i, v_j, v_k] over the columns of V from k (k + 1) / 2 products."""
+    k = V.shape[1]
+    T = np.empty((k, k, k))
+    for i in range(k):
+        for j in range(i + 1):
+            T[i, j] = T[j, i] = V.T @ product(V[:, i], V[:, j])
+    return T
+
+
+def check_length(name: str, x0: Any, d: int) -> Vector:
+    """x0 as a finite float vector of length d, or a ValueError that says what is wrong with it."""
+    x = np.asarray(x0)
+    if x.dtype.kind not in "fiub":
+        raise ValueError(f"minimize({name}=...): x0 has dtype {x.dtype}; give real numbers.")
+    if x.shape != (d,):
+        raise ValueError(
+            f"minimize({name}=...): x0 has shape {x.shape}, but the problem has {d} variables; give shape ({d},)."
+        )
+    if not np.all(np.isfinite(x)):
+        raise ValueError(
+            f"minimize({name}=...): x0[{int(np.argmin(np.isfinite(x)))}] is not finite; start from finite numbers."
+        )
+    return x.astype(np.float64)
+
+
+def group_errors(groups: Matrix) -> Matrix:
+    """e_k = (G_k - mean G) / sqrt(K (K - 1)) from the gradients G_k of K groups of terms."""
+    K = groups.shape[0]
+    if K < 2:
+        return np.zeros_like(groups)
+    return (groups - np.mean(groups, axis=0)) / np.sqrt(K * (K - 1))

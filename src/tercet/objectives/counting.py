@@ -1,0 +1,219 @@
+"""Counting and remembering: every component evaluation of a run passes through here, once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from tercet.objectives.base import Objective, Point, View
+from tercet.records import Counts, Matrix, Rows, Tensor, Vector
+
+R = TypeVar("R")
+
+
+class DeadlineError(Exception):
+    """The time budget ended inside an iteration; the run ends with the best point so far."""
+
+
+@dataclass
+class Meter:
+    """Counts the evaluations of one run and watches its clock; the only thing in a run that is written in place."""
+
+    n: int
+    deadline: float = np.inf
+    tally: dict[str, int] = field(default_factory=lambda: {"value": 0, "gradient": 0, "hessian": 0, "third": 0})
+
+    def count(self, order: str, evaluations: int) -> None:
+        """Add to one order; raises DeadlineError first when the time is up, so that no sub-problem overruns."""
+        if time.perf_counter() > self.deadline:
+            raise DeadlineError
+        self.tally[order] += evaluations
+
+    def counts(self) -> Counts:
+        """What has been counted so far."""
+        return Counts(**self.tally, n=self.n)
+
+
+class EvaluationError(Exception):
+    """The objective raised; `__cause__` is what it raised."""
+
+
+class CountedPoint:
+    """A point that counts what is asked of it and remembers value, gradient and Hessian, so that each is paid once."""
+
+    def __init__(self, point: Point, x: Vector, meter: Meter):
+        self.x: Vector = x
+        self._point, self._meter = point, meter
+        self.terms: int = point.terms
+        self.parts: tuple[Point, ...] = (point,)
+
+    def value(self) -> float:
+        """f(x); counted the first time."""
+        return self._value
+
+    def gradient(self) -> Vector:
+        """grad f(x); counted the first time."""
+        return self._gradient
+
+    def gradient_errors(self) -> Matrix:
+        """Rows whose squares sum to the covariance of the gradient; comes with the gradient."""
+        self.gradient()
+        return self._run(self._point.gradient_errors)
+
+    def hessian(self) -> Matrix:
+        """hess f(x) as a dense matrix; counted the first time."""
+        return self._hessian
+
+    def hessian_price(self) -> int:
+        """How many terms that takes."""
+        return self._run(self._point.hessian_price)
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """hess f(x) v; free once the dense Hessian is there."""
+        if "_hessian" in self.__dict__:
+            return self._hessian @ v
+        return self._pay("hessian", self.terms, lambda: self._point.hessian_product(v))
+
+    def third_product(self, u: Vector, v: Vector) -> Vector:
+        """third f(x)[u, v]."""
+        return self._pay("third", self.terms, lambda: self._point.third_product(u, v))
+
+    def third_square(self, s: Vector) -> Vector:
+        """third f(x)[s, s] over the terms that bend along s."""
+        return self._pay("third", self.third_square_price(s), lambda: self._point.third_square(s))
+
+    def third_square_price(self, s: Vector) -> int:
+        """How many terms that takes."""
+        return self._run(lambda: self._point.third_square_price(s))
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """third f(x) over the columns of V, at the price of its k (k + 1) / 2 products."""
+        k = V.shape[1]
+        return self._pay("third", self.terms * (k * (k + 1) // 2), lambda: self._point.third_tensor(V))
+
+    def third_bound(self, V: Matrix) -> float:
+        """A bound on |third f(x)[y]^3| over the span of V; one evaluation of each term, none where it is infinite."""
+        bound = self._run(lambda: self._point.third_bound(V))
+        self._meter.count("third", self.terms if np.isfinite(bound) else 0)
+        return bound
+
+    @cached_property
+    def _value(self) -> float:
+        return float(self._pay("value", self.terms, self._point.value))
+
+    @cached_property
+    def _gradient(self) -> Vector:
+        return self._pay("gradient", self.terms, self._point.gradient)
+
+    @cached_property
+    def _hessian(self) -> Matrix:
+        return self._pay("hessian", self.hessian_price(), self._point.hessian)
+
+    def _pay(self, order: str, evaluations: int, work: Callable[[], R]) -> R:
+        self._meter.count(order, evaluations)
+        result = self._run(work)
+        extra = getattr(self._point, "extra", None)  # a point that works by differences says what they took
+        for lower, spent in (extra() if extra else {}).items():
+            self._meter.count(lower, spent)
+        return result
+
+    def _run(self, work: Callable[[], R]) -> R:
+        try:
+            return work()
+        except Exception as error:
+            raise EvaluationError(f"{type(error).__name__}: {error}") from error
+
+
+class MergedPoint:
+    """The mean over two disjoint batches at one x: what the first already knows is not computed again."""
+
+    def __init__(self, first: CountedPoint | MergedPoint, second: CountedPoint):
+        self.x: Vector = first.x
+        self.first, self.second = first, second
+        self.terms: int = first.terms + second.terms
+        self.parts: tuple[Point, ...] = first.parts + second.parts
+        self._a, self._b = first.terms / self.terms, second.terms / self.terms
+
+    def value(self) -> float:
+        """f(x)."""
+        return self._a * self.first.value() + self._b * self.second.value()
+
+    def gradient(self) -> Vector:
+        """grad f(x)."""
+        return self._a * self.first.gradient() + self._b * self.second.gradient()
+
+    def gradient_errors(self) -> Matrix:
+        """The errors of the two batches, and the one between them."""
+        return np.vstack([self._a * self.first.gradient_errors(), self._b * self.second.gradient_errors()])
+
+    def hessian(self) -> Matrix:
+        """hess f(x)."""
+        return self._hessian
+
+    def hessian_price(self) -> int:
+        """How many terms that takes."""
+        return self.first.hessian_price() + self.second.hessian_price()
+
+    @cached_property
+    def _hessian(self) -> Matrix:
+        return self._a * self.first.hessian() + self._b * self.second.hessian()
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """hess f(x) v."""
+        return self._a * self.first.hessian_product(v) + self._b * self.second.hessian_product(v)
+
+    def third_product(self, u: Vector, v: Vector) -> Vector:
+        """third f(x)[u, v]."""
+        return self._a * self.first.third_product(u, v) + self._b * self.second.third_product(u, v)
+
+    def third_square(self, s: Vector) -> Vector:
+        """third f(x)[s, s] over the terms that bend along s."""
+        return self._a * self.first.third_square(s) + self._b * self.second.third_square(s)
+
+    def third_square_price(self, s: Vector) -> int:
+        """How many terms that takes."""
+        return self.first.third_square_price(s) + self.second.third_square_price(s)
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """third f(x) over the columns of V."""
+        return self._a * self.first.third_tensor(V) + self._b * self.second.third_tensor(V)
+
+    def third_bound(self, V: Matrix) -> float:
+        """A bound on |third f(x)[y]^3| over the span of V."""
+        return self._a * self.first.third_bound(V) + self._b * self.second.third_bound(V)
+
+
+AnyPoint = CountedPoint | MergedPoint
+
+
+@dataclass(frozen=True, eq=False)
+class CountedView:
+    """A view whose points count."""
+
+    view: View
+    meter: Meter
+
+    def at(self, x: Vector, near: AnyPoint | None = None) -> CountedPoint:
+        """The mean over these terms at x, counted; `near` lets Hessians of a nearby point be used again."""
+        return CountedPoint(self.view.at(x, () if near is None else near.parts), x, self.meter)
+
+    def settle(self, x: Vector) -> Vector:
+        """A start that is no worse for these terms; takes no evaluation."""
+        return self.view.settle(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """An objective whose every evaluation is counted by a meter."""
+
+    objective: Objective
+    meter: Meter
+
+    def over(self, rows: Rows | None) -> CountedView:
+        """The mean over the given terms, counted."""
+        return CountedView(self.objective.over(rows), self.meter)

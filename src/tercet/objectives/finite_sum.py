@@ -1,0 +1,250 @@
+"""`FiniteSum`: the mean over examples of any JAX function of parameters and one example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tercet.objectives.base import Bound, group_errors
+from tercet.objectives.jaxtools import flatten, import_jax, precision
+from tercet.records import Matrix, Rows, Tensor, Vector
+
+GROUPS = 16  # gradients come in this many groups of examples, whose spread is the sampling error
+DENSE_LIMIT = 200
+
+
+class FiniteSum:
+    """f(params) = (1/n) sum_i loss(params, *example_i) for a JAX function `loss` that returns a scalar.
+
+    `params` is any pytree, given as x0 to `minimize`; `data` is an array or a tuple (pytree) of arrays with the
+    examples along the first axis. Sums run over chunks of `chunk` examples, so that memory stays bounded and one
+    compiled function serves every sample size. The precision is that of x0: float32 where it is float32, else float64.
+    """
+
+    def __init__(self, loss: Callable[..., Any], data: Any, *, chunk: int = 1024):
+        jax = import_jax("FiniteSum")
+        if not callable(loss):
+            raise ValueError(f"FiniteSum(loss={loss!r}): loss is a function loss(params, *example).")
+        if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
+            raise ValueError(f"FiniteSum(chunk={chunk!r}): chunk is a positive number of examples.")
+        self.loss = loss
+        self.data = data if isinstance(data, tuple) else (data,)
+        leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(self.data)]
+        sizes = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
+        if len(sizes) != 1 or 0 in sizes:
+            raise ValueError(
+                f"FiniteSum(data=...): the arrays have {sorted(sizes)} examples along their first axis; "
+                "all must have the same number, at least one."
+            )
+        for leaf in leaves:
+            if leaf.dtype.kind == "f" and not np.all(np.isfinite(leaf)):
+                raise ValueError("FiniteSum(data=...): data holds nan or inf; drop or fill those entries first.")
+        self.n = sizes.pop()
+        groups = -(-min(chunk, self.n) // GROUPS)
+        self.chunk = GROUPS * groups
+        self._compiled: dict[Any, tuple[Any, ChunkedKernels]] = {}
+
+    def bind(self, x0: Any) -> Bound:
+        """Check the loss on one example, and compile it for the structure of x0."""
+        jax = import_jax("FiniteSum")
+        if x0 is None:
+            raise ValueError("minimize(x0=None): a FiniteSum needs its parameters; pass params0.")
+        dtype = precision(x0)
+        start, unravel, restore = flatten(x0, dtype)
+        structure = (jax.tree_util.tree_structure(x0), tuple(np.shape(a) for a in jax.tree_util.tree_leaves(x0)), dtype)
+        if structure not in self._compiled:
+            self._compiled[structure] = self.compile(unravel, start, dtype)
+        data, kernels = self._compiled[structure]
+        return Bound(SumObjective(start.size, self.n, self.chunk, data, kernels, dtype, jax), start, restore)
+
+    def compile(self, unravel: Callable[[Any], Any], start: Vector, dtype: np.dtype[Any]) -> tuple[Any, ChunkedKernels]:
+        """The data on the device and the compiled sums, for one structure of parameters."""
+        jax = import_jax("FiniteSum")
+        with jax.enable_x64(dtype == np.float64):
+            data = jax.tree_util.tree_map(lambda leaf: jax.numpy.asarray(as_precision(leaf, dtype)), self.data)
+            example = jax.tree_util.tree_map(lambda leaf: leaf[0], data)
+            shape = jax.eval_shape(lambda x: self.loss(unravel(x), *example), jax.ShapeDtypeStruct(start.shape, dtype))
+            if getattr(shape, "shape", None) != ():
+                raise ValueError(f"FiniteSum(loss=...): loss returns {shape}, but one scalar per example is needed.")
+            return data, ChunkedKernels(jax, lambda x, *e: self.loss(unravel(x), *e), self.chunk)
+
+
+def as_precision(leaf: Any, dtype: np.dtype[Any]) -> Any:
+    """Floating data in the precision of the parameters; integers stay as they are."""
+    array = np.asarray(leaf)
+    return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+class ChunkedKernels:
+    """Compiled sums over index lists: value, group gradients, Hessian and products, one compilation each.
+
+    The index list always has the length of the padded data; how many of its chunks count is an argument, so that a
+    growing sample compiles nothing new.
+    """
+
+    def __init__(self, jax: Any, loss: Callable[..., Any], chunk: int):
+        np_ = jax.numpy
+
+        def chunk_sum(x: Any, batch: Any, mask: Any) -> Any:
+            terms = jax.vmap(lambda *e: loss(x, *e))(*batch)
+            return np_.sum(np_.where(mask, terms, 0.0))
+
+        def grouped(x: Any, batch: Any, mask: Any) -> Any:
+            def fold(leaf: Any) -> Any:
+                return leaf.reshape((GROUPS, chunk // GROUPS, *leaf.shape[1:]))
+
+            parts = jax.tree_util.tree_map(fold, batch)
+            return jax.vmap(lambda b, m: jax.grad(chunk_sum)(x, b, m))(parts, fold(mask))
+
+        def hvp(x: Any, batch: Any, mask: Any, v: Any) -> Any:
+            return jax.jvp(lambda p: jax.grad(chunk_sum)(p, batch, mask), (x,), (v,))[1]
+
+        def tvp(x: Any, batch: Any, mask: Any, u: Any, v: Any) -> Any:
+            return jax.jvp(lambda p: hvp(p, batch, mask, v), (x,), (u,))[1]
+
+        def tensor(x: Any, batch: Any, mask: Any, V: Any) -> Any:
+            zero = np_.zeros(V.shape[1], dtype=x.dtype)
+            return jax.jacfwd(jax.hessian(lambda z: chunk_sum(x + V @ z, batch, mask)))(zero)
+
+        def summed(part: Callable[..., Any], shape: Callable[..., tuple[int, ...]]) -> Callable[..., Any]:
+            def total(x: Any, data: Any, rows: Any, m: Any, *more: Any) -> Any:
+                def body(k: Any, acc: Any) -> Any:
+                    place = k * chunk + np_.arange(chunk)
+                    index = jax.lax.dynamic_slice(rows, (k * chunk,), (chunk,))
+                    batch = jax.tree_util.tree_map(lambda leaf: leaf[index], data)
+                    return acc + part(x, batch, place < m, *more)
+
+                start = np_.zeros(shape(x, *more), dtype=x.dtype)
+                return jax.lax.fori_loop(0, (m + chunk - 1) // chunk, body, start)
+
+            return jax.jit(total)
+
+        self.value = summed(chunk_sum, lambda x: ())
+        self.groups = summed(grouped, lambda x: (GROUPS, x.shape[0]))
+        self.hessian = summed(jax.hessian(chunk_sum), lambda x: (x.shape[0], x.shape[0]))
+        self.hvp = summed(hvp, lambda x, v: x.shape)
+        self.tvp = summed(tvp, lambda x, u, v: x.shape)
+        self.tensor = summed(tensor, lambda x, V: (V.shape[1],) * 3)
+
+
+@dataclass(frozen=True, eq=False)
+class SumObjective:
+    """A finite sum over JAX of a flat vector."""
+
+    d: int
+    n: int
+    chunk: int
+    data: Any
+    kernels: ChunkedKernels
+    dtype: np.dtype[Any]
+    jax: Any
+    how: str = "derivatives by JAX"
+    forms_third: bool = False
+
+    @property
+    def dense(self) -> bool:
+        """Whether the Hessian is formed."""
+        return self.d <= DENSE_LIMIT
+
+    def over(self, rows: Rows | None) -> SumView:
+        """The mean over the given examples."""
+        index = np.arange(self.n) if rows is None else rows
+        padded = np.zeros(-(-max(self.n, len(index)) // self.chunk) * self.chunk, dtype=np.int32)
+        padded[: len(index)] = index
+        with self.jax.enable_x64(self.dtype == np.float64):
+            return SumView(self, self.jax.numpy.asarray(padded), len(index))
+
+
+@dataclass(frozen=True, eq=False)
+class SumView:
+    """The mean over some examples."""
+
+    objective: SumObjective
+    rows: Any
+    terms: int
+
+    def settle(self, x: Vector) -> Vector:
+        """x itself: nothing is known of directions that do not matter."""
+        return x
+
+    def at(self, x: Vector, near: Sequence[Any] = ()) -> SumPoint:
+        """These examples at x."""
+        return SumPoint(self, x)
+
+    def call(self, name: str, x: Vector, *more: Any) -> Any:
+        """One of the compiled sums, divided by the number of examples, as float64 NumPy."""
+        o = self.objective
+        with o.jax.enable_x64(o.dtype == np.float64):
+            arrays = [np.asarray(a, dtype=o.dtype) for a in (x, *more)]
+            total = getattr(o.kernels, name)(arrays[0], o.data, self.rows, self.terms, *arrays[1:])
+            return np.asarray(total, dtype=np.float64) / self.terms
+
+
+@dataclass(frozen=True, eq=False)
+class SumPoint:
+    """A finite sum over some examples at one x."""
+
+    view: SumView
+    x: Vector
+
+    @property
+    def terms(self) -> int:
+        """The number of examples."""
+        return self.view.terms
+
+    def value(self) -> float:
+        """f(x)."""
+        return float(self.view.call("value", self.x))
+
+    @cached_property
+    def groups(self) -> Matrix:
+        """Sums of gradients over groups of examples, divided by the number of all."""
+        return self.view.call("groups", self.x)
+
+    def gradient(self) -> Vector:
+        """grad f(x)."""
+        return np.sum(self.groups, axis=0)
+
+    def gradient_errors(self) -> Matrix:
+        """From the spread of the groups' gradients, each scaled to the mean over its own examples."""
+        chunk = self.view.objective.chunk
+        place = np.arange(self.terms) % chunk // (chunk // GROUPS)
+        sizes = np.bincount(place, minlength=GROUPS)
+        used = sizes > 0
+        return group_errors(self.groups[used] * (self.terms / sizes[used])[:, None])
+
+    def hessian(self) -> Matrix:
+        """hess f(x)."""
+        return self.view.call("hessian", self.x)
+
+    def hessian_price(self) -> int:
+        """Every example."""
+        return self.terms
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """hess f(x) v."""
+        return self.view.call("hvp", self.x, v)
+
+    def third_product(self, u: Vector, v: Vector) -> Vector:
+        """third f(x)[u, v]."""
+        return self.view.call("tvp", self.x, u, v)
+
+    def third_square(self, s: Vector) -> Vector:
+        """third f(x)[s, s]."""
+        return self.third_product(s, s)
+
+    def third_square_price(self, s: Vector) -> int:
+        """Every example."""
+        return self.terms
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """third f(x) over the columns of V."""
+        return self.view.call("tensor", self.x, V)
+
+    def third_bound(self, V: Matrix) -> float:
+        """None is known."""
+        return np.inf

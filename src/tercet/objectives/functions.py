@@ -1,0 +1,361 @@
+"""Plain functions of x: one term (n = 1), differentiated by JAX, by the user, or by differences."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tercet.objectives.base import Bound, tensor_from_products
+from tercet.objectives.jaxtools import derivative_family, flatten, import_jax, precision
+from tercet.records import Matrix, Rows, Tensor, Vector
+
+FORMED_THIRD = 64  # up to this many variables the whole third derivative of a plain function is formed
+DENSE_LIMIT = 1000
+EPS = float(np.finfo(float).eps)
+
+
+class Function:
+    """A plain function f(x), with the derivatives the user has; see `minimize`."""
+
+    def __init__(self, fun: Callable[..., Any], **derivatives: Callable[..., Any]):
+        for name, call in derivatives.items():
+            if not callable(call):
+                raise ValueError(f"minimize({name}={call!r}): {name} must be a function.")
+        for first, second in (("hess", "hvp"), ("third", "tvp")):
+            if first in derivatives and second in derivatives:
+                raise ValueError(f"minimize({first}=..., {second}=...): give one of the two, not both.")
+        self.fun, self.derivatives = fun, derivatives
+
+    def bind(self, x0: Any) -> Bound:
+        """By JAX where the function can be traced and no derivative is given, else by calls and differences."""
+        if x0 is None:
+            raise ValueError("minimize(x0=None): a plain function needs a start; pass x0.")
+        if not self.derivatives:
+            traced = self.trace(x0)
+            if traced is not None:
+                return traced
+        x = np.asarray(x0)
+        if x.ndim != 1 or x.size == 0 or x.dtype.kind not in "fiub" or not np.all(np.isfinite(x)):
+            raise ValueError(
+                f"minimize(x0=...): x0 has shape {x.shape} and dtype {x.dtype}; "
+                "with NumPy callables it must be a vector of finite numbers."
+            )
+        start = x.astype(np.float64)
+        return Bound(CallObjective(start.size, self.fun, self.derivatives), start, lambda v: v)
+
+    def trace(self, x0: Any) -> Bound | None:
+        """The function under JAX; None where JAX is absent or cannot trace it."""
+        try:
+            jax = import_jax("A plain function without derivatives")
+        except ImportError:
+            return None
+        tree = np.asarray(x0) if isinstance(x0, list | tuple) else x0
+        dtype = precision(tree)
+        start, unravel, restore = flatten(tree, dtype)
+        with jax.enable_x64(dtype == np.float64):
+            try:
+                shape = jax.eval_shape(lambda x: self.fun(unravel(x)), jax.ShapeDtypeStruct(start.shape, dtype))
+            except (jax.errors.JAXTypeError, TypeError, ValueError, AttributeError):
+                return None
+        if getattr(shape, "shape", None) != ():
+            raise ValueError(f"minimize(problem=...): the function returns {shape}, but a scalar is needed.")
+        key = (
+            self.fun,
+            jax.tree_util.tree_structure(tree),
+            tuple(np.shape(a) for a in jax.tree_util.tree_leaves(tree)),
+        )
+        family = remembered(key, lambda: derivative_family(jax, lambda x: self.fun(unravel(x))))
+        return Bound(JaxObjective(start.size, family, dtype, jax), start, restore)
+
+
+_families: OrderedDict[Any, dict[str, Callable[..., Any]]] = OrderedDict()
+
+
+def remembered(key: Any, make: Callable[[], dict[str, Callable[..., Any]]]) -> dict[str, Callable[..., Any]]:
+    """The compiled derivatives of the last few functions, so that a second call of `minimize` compiles nothing."""
+    try:
+        family = _families.pop(key, None) or make()
+    except TypeError:  # a function that cannot be hashed
+        return make()
+    _families[key] = family
+    while len(_families) > 32:
+        _families.popitem(last=False)
+    return family
+
+
+@dataclass(frozen=True, eq=False)
+class JaxObjective:
+    """A JAX-traceable function as a sum of one term."""
+
+    d: int
+    family: dict[str, Callable[..., Any]]
+    dtype: np.dtype[Any]
+    jax: Any
+    n: int = 1
+    how: str = "derivatives by JAX"
+
+    @property
+    def dense(self) -> bool:
+        """Whether the Hessian is formed."""
+        return self.d <= DENSE_LIMIT
+
+    @property
+    def forms_third(self) -> bool:
+        """Whether the third derivative is formed."""
+        return self.d <= FORMED_THIRD
+
+    def over(self, rows: Rows | None) -> JaxObjective:
+        """There is one term."""
+        return self
+
+    def settle(self, x: Vector) -> Vector:
+        """x itself: nothing is known of directions that do not matter."""
+        return x
+
+    def at(self, x: Vector, near: Sequence[Any] = ()) -> JaxPoint:
+        """The function at x."""
+        return JaxPoint(self, x)
+
+    def call(self, name: str, *arrays: Any) -> Any:
+        """One of the compiled functions, in the user's precision, as float64 NumPy."""
+        with self.jax.enable_x64(self.dtype == np.float64):
+            out = self.family[name](*(np.asarray(a, dtype=self.dtype) for a in arrays))
+            return np.asarray(out, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class JaxPoint:
+    """A JAX function at one x."""
+
+    objective: JaxObjective
+    x: Vector
+    terms: int = 1
+
+    def value(self) -> float:
+        """f(x)."""
+        return float(self.objective.call("value", self.x))
+
+    def gradient(self) -> Vector:
+        """grad f(x)."""
+        return self.objective.call("gradient", self.x)
+
+    def gradient_errors(self) -> Matrix:
+        """None: there is nothing to sample."""
+        return np.zeros((1, len(self.x)))
+
+    def hessian(self) -> Matrix:
+        """hess f(x)."""
+        return self.objective.call("hessian", self.x)
+
+    def hessian_price(self) -> int:
+        """One."""
+        return 1
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """hess f(x) v."""
+        return self.objective.call("hvp", self.x, v)
+
+    def third_product(self, u: Vector, v: Vector) -> Vector:
+        """third f(x)[u, v]."""
+        return self.objective.call("tvp", self.x, u, v)
+
+    def third_square(self, s: Vector) -> Vector:
+        """third f(x)[s, s]."""
+        return self.third_product(s, s)
+
+    def third_square_price(self, s: Vector) -> int:
+        """One."""
+        return 1
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """third f(x) over the columns of V."""
+        return self.objective.call("tensor", self.x, V)
+
+    def third_bound(self, V: Matrix) -> float:
+        """None is known."""
+        return np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class CallObjective:
+    """A function with NumPy callables for the derivatives that the user has."""
+
+    d: int
+    fun: Callable[..., Any]
+    derivatives: dict[str, Callable[..., Any]]
+    n: int = 1
+
+    @property
+    def how(self) -> str:
+        """Which derivatives were given, and which were made by differences."""
+        has = self.derivatives
+        made = [
+            name
+            for name, given in (
+                ("gradient", "grad"),
+                ("Hessian", ("hess", "hvp")),
+                ("third derivative", ("third", "tvp")),
+            )
+            if not any(g in has for g in ([given] if isinstance(given, str) else given))
+        ]
+        return "derivatives as given" + (f"; {', '.join(made)} by differences, good to fewer digits" if made else "")
+
+    @property
+    def dense(self) -> bool:
+        """Whether the Hessian is formed."""
+        return self.d <= DENSE_LIMIT and not ("hvp" in self.derivatives and self.d > FORMED_THIRD)
+
+    @property
+    def forms_third(self) -> bool:
+        """Whether the third derivative is formed: it is where the user gives it."""
+        return "third" in self.derivatives or self.d <= FORMED_THIRD // 4
+
+    def over(self, rows: Rows | None) -> CallObjective:
+        """There is one term."""
+        return self
+
+    def settle(self, x: Vector) -> Vector:
+        """x itself: nothing is known of directions that do not matter."""
+        return x
+
+    def at(self, x: Vector, near: Sequence[Any] = ()) -> CallPoint:
+        """The function at x."""
+        return CallPoint(self, x)
+
+    def ask(self, name: str, x: Vector, *more: Vector, shape: tuple[int, ...]) -> Any:
+        """One call of the user's function on copies, checked for its shape and copied before a buffer is used again."""
+        call = self.fun if name == "fun" else self.derivatives[name]
+        out = np.array(call(x.copy(), *(v.copy() for v in more)), dtype=np.float64)
+        if name == "fun" and out.size == 1:
+            return float(out.reshape(()))
+        if out.shape != shape:
+            raise ValueError(f"{name} returned shape {out.shape}, but {shape} is needed")
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class CallPoint:
+    """A function with NumPy callables at one x; what the user left out is made by central differences."""
+
+    objective: CallObjective
+    x: Vector
+    terms: int = 1
+    made: Counter[str] = field(default_factory=Counter)  # evaluations spent on differences
+
+    def extra(self) -> dict[str, int]:
+        """Evaluations of lower order that differences took since the last call."""
+        spent = dict(self.made)
+        self.made.clear()
+        return spent
+
+    def has(self, *names: str) -> bool:
+        """Whether the user gave one of these derivatives."""
+        return any(name in self.objective.derivatives for name in names)
+
+    def value(self) -> float:
+        """f(x)."""
+        return self.objective.ask("fun", self.x, shape=())
+
+    def gradient(self) -> Vector:
+        """grad f(x)."""
+        return self.gradient_at(self.x)
+
+    def gradient_at(self, x: Vector) -> Vector:
+        """grad f at any x: as given, or by central differences of f."""
+        d = self.objective.d
+        if self.has("grad"):
+            return self.objective.ask("grad", x, shape=(d,))
+        self.made["value"] += 2 * d
+        h = EPS ** (1 / 3) * np.maximum(1.0, np.abs(x))
+        f = [[self.objective.ask("fun", x + sign * e, shape=()) for sign in (1.0, -1.0)] for e in np.diag(h)]
+        return np.array([(up - down) for up, down in f]) / (2 * h)
+
+    def gradient_errors(self) -> Matrix:
+        """None: there is nothing to sample."""
+        return np.zeros((1, len(self.x)))
+
+    @cached_property
+    def formed(self) -> Matrix:
+        """hess f(x) as given, from products, or by differences."""
+        d = self.objective.d
+        if self.has("hess"):
+            B = self.objective.ask("hess", self.x, shape=(d, d))
+        else:
+            B = np.stack([self.product_at(self.x, e) for e in np.eye(d)])
+        return 0.5 * (B + B.T)
+
+    def hessian(self) -> Matrix:
+        """hess f(x)."""
+        return self.formed.copy()
+
+    def hessian_price(self) -> int:
+        """One."""
+        return 1
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """hess f(x) v."""
+        return self.formed @ v if self.has("hess") else self.product_at(self.x, v)
+
+    def product_at(self, x: Vector, v: Vector) -> Vector:
+        """hess f v at any x: as given, or by differences of the gradient (of f, where that is all there is)."""
+        d = self.objective.d
+        if self.has("hvp"):
+            return self.objective.ask("hvp", x, v, shape=(d,))
+        if self.has("hess"):
+            self.made["hessian"] += 1
+            return self.objective.ask("hess", x, shape=(d, d)) @ v
+        length = float(np.linalg.norm(v))
+        if length == 0.0:
+            return np.zeros(d)
+        # A gradient that is itself a difference carries an error near EPS^(2/3), so the step is the wider one.
+        h = (EPS ** (1 / 3) if self.has("grad") else EPS ** (1 / 5)) * max(1.0, float(np.linalg.norm(x))) / length
+        self.made["gradient"] += 2 if self.has("grad") else 0
+        return (self.gradient_at(x + h * v) - self.gradient_at(x - h * v)) / (2 * h)
+
+    def third_product(self, u: Vector, v: Vector) -> Vector:
+        """third f(x)[u, v]: as given, or the difference of Hessian products along u."""
+        d = self.objective.d
+        if self.has("tvp"):
+            return self.objective.ask("tvp", self.x, u, v, shape=(d,))
+        if self.has("third"):
+            return (self.tensor @ v) @ u
+        length = float(np.linalg.norm(u))
+        if length == 0.0:
+            return np.zeros(d)
+        h = (
+            (EPS ** (1 / 3) if self.has("hess", "hvp") else EPS ** (1 / 5))
+            * max(1.0, float(np.linalg.norm(self.x)))
+            / length
+        )
+        self.made["hessian"] += 2 if self.has("hvp") else 0
+        return (self.product_at(self.x + h * u, v) - self.product_at(self.x - h * u, v)) / (2 * h)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """third f(x) as given."""
+        d = self.objective.d
+        return self.objective.ask("third", self.x, shape=(d, d, d))
+
+    def third_square(self, s: Vector) -> Vector:
+        """third f(x)[s, s]."""
+        return self.third_product(s, s)
+
+    def third_square_price(self, s: Vector) -> int:
+        """One."""
+        return 1
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """third f(x) over the columns of V."""
+        if self.has("third"):
+            return np.einsum("abc,ai,bj,ck->ijk", self.tensor, V, V, V, optimize=True)
+        T = tensor_from_products(self.third_product, V)
+        return (T + T.transpose(1, 2, 0) + T.transpose(2, 0, 1)) / 3  # differences are symmetric only in part
+
+    def third_bound(self, V: Matrix) -> float:
+        """None is known."""
+        return np.inf

@@ -1,0 +1,197 @@
+"""Losses l(z, y) of a linear model's margin z = a'x, with their first three derivatives in z.
+
+A loss is any object with `derivatives(z, y) -> (l, l', l'', l''')`, elementwise on arrays, and `check(y)`, which
+raises ValueError for targets that it does not take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import expit
+
+from tercet.records import Vector
+
+Four = tuple[Vector, Vector, Vector, Vector]
+
+
+class Loss(Protocol):
+    """A scalar loss of a margin and a target, and its derivatives in the margin."""
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """(l, l', l'', l''') at each pair of z and y."""
+        ...
+
+
+def check_binary(name: str, y: Vector) -> None:
+    """Targets of a classification loss are 0 and 1."""
+    other = np.setdiff1d(y, (0.0, 1.0))
+    if other.size:
+        raise ValueError(
+            f"LinearModel(loss={name!r}): y holds {other[:3].tolist()}, but this loss takes 0 and 1; "
+            "map the two labels first, for example y = (y == positive_label)."
+        )
+
+
+@dataclass(frozen=True)
+class SigmoidSquares:
+    """The paper's loss: l = 1/2 (p - y)^2 with p = 1 / (1 + exp(-z)) and y in {0, 1}. Bounded and non-convex."""
+
+    def check(self, y: Vector) -> None:
+        """y in {0, 1}."""
+        check_binary("sigmoid_squares", y)
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """With p' = p(1-p), p'' = p'(1-2p), p''' = p'(1-6p') and r = p - y.
+
+        l' = r p',  l'' = p'^2 + r p'',  l''' = 3 p' p'' + r p'''.
+        """
+        # p and 1 - p are formed from exp(-|z|) so that neither loses digits in the tails.
+        p, q = expit(z), expit(-z)
+        r = np.where(y == 1.0, -q, p) if np.all((y == 0.0) | (y == 1.0)) else p - y
+        p1 = p * q
+        p2 = p1 * (q - p)
+        return 0.5 * r * r, r * p1, p1 * p1 + r * p2, 3.0 * p1 * p2 + r * p1 * (1.0 - 6.0 * p1)
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Logistic regression: l = log(1 + exp(z)) - y z, y in {0, 1}. Convex."""
+
+    def check(self, y: Vector) -> None:
+        """y in {0, 1}."""
+        check_binary("logistic", y)
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """l' = p - y, l'' = p(1-p), l''' = p(1-p)(1-2p)."""
+        p, q = expit(z), expit(-z)
+        p1 = p * q
+        return np.logaddexp(0.0, z) - y * z, np.where(y == 1.0, -q, p - y), p1, p1 * (q - p)
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Least squares: l = 1/2 (z - y)^2."""
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """l' = z - y, l'' = 1, l''' = 0."""
+        r = z - y
+        return 0.5 * r * r, r, np.ones_like(r), np.zeros_like(r)
+
+
+@dataclass(frozen=True)
+class Cauchy:
+    """Robust regression: l = c^2/2 log(1 + (r/c)^2), r = z - y. Grows like a logarithm; non-convex beyond |r| = c."""
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_scale("Cauchy", self.scale)
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """With u = r/c and w = 1 / (1 + u^2): l' = c u w, l'' = (1 - u^2) w^2, l''' = 2u(u^2 - 3) w^3 / c."""
+        u = (z - y) / self.scale
+        w = 1.0 / (1.0 + u * u)
+        c = self.scale
+        return 0.5 * c * c * np.log1p(u * u), c * u * w, (1 - u * u) * w * w, 2.0 * u * (u * u - 3.0) * w**3 / c
+
+
+@dataclass(frozen=True)
+class Welsch:
+    """Robust regression: l = c^2/2 (1 - exp(-(r/c)^2)), r = z - y. Bounded: an outlier counts at most c^2/2."""
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_scale("Welsch", self.scale)
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """With u = r/c and e = exp(-u^2): l' = c u e, l'' = (1 - 2u^2) e, l''' = 2u(2u^2 - 3) e / c."""
+        u = (z - y) / self.scale
+        e = np.exp(-u * u)
+        c = self.scale
+        return -0.5 * c * c * np.expm1(-u * u), c * u * e, (1 - 2 * u * u) * e, 2 * u * (2 * u * u - 3) * e / c
+
+
+@dataclass(frozen=True)
+class GemanMcClure:
+    """Robust regression: l = c^2/2 u^2 / (1 + u^2), u = (z - y)/c. Bounded, with heavier shoulders than Welsch."""
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_scale("GemanMcClure", self.scale)
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """With w = 1 / (1 + u^2): l' = c u w^2, l'' = (1 - 3u^2) w^3, l''' = 12 u (u^2 - 1) w^4 / c."""
+        u = (z - y) / self.scale
+        w = 1.0 / (1.0 + u * u)
+        c = self.scale
+        return 0.5 * c * c * u * u * w, c * u * w * w, (1 - 3 * u * u) * w**3, 12 * u * (u * u - 1) * w**4 / c
+
+
+class JaxLoss:
+    """A user's scalar JAX function l(z, y); its derivatives in z by nested forward differentiation."""
+
+    def __init__(self, function: Callable[..., Any]):
+        import jax
+
+        self._jax = jax
+        chain = [function]
+        for _ in range(3):
+            chain.append(jax.grad(chain[-1]))
+        self._all = jax.jit(jax.vmap(lambda z, y: tuple(f(z, y) for f in chain)))
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """(l, l', l'', l''') by automatic differentiation, in the precision of z."""
+        with self._jax.enable_x64(z.dtype == np.float64):
+            l0, l1, l2, l3 = (np.asarray(part) for part in self._all(z, y))
+        return l0, l1, l2, l3
+
+
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "sigmoid_squares": SigmoidSquares,
+    "logistic": Logistic,
+    "squares": Squares,
+    "cauchy": Cauchy,
+    "welsch": Welsch,
+    "geman_mcclure": GemanMcClure,
+}
+
+
+def check_scale(name: str, scale: float) -> None:
+    """A robust loss has a positive, finite scale."""
+    if not (np.isfinite(scale) and scale > 0):
+        raise ValueError(
+            f"{name}(scale={scale}): scale must be a positive number; it is the residual where robustness sets in."
+        )
+
+
+def as_loss(loss: Any, scale: float | None) -> Loss:
+    """A loss from its name, an object with `derivatives`, or a scalar JAX function."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise ValueError(
+                f"LinearModel(loss={loss!r}): unknown loss; choose one of {', '.join(LOSSES)}, or pass your own."
+            )
+        if scale is None:
+            return LOSSES[loss]()
+        if loss not in ("cauchy", "welsch", "geman_mcclure"):
+            raise ValueError(
+                f"LinearModel(loss={loss!r}, scale={scale}): only robust regression losses have a scale; leave it out."
+            )
+        return LOSSES[loss](scale)
+    if scale is not None:
+        raise ValueError(
+            f"LinearModel(scale={scale}): scale goes with a loss given by name; set it on your own loss instead."
+        )
+    if hasattr(loss, "derivatives"):
+        return loss
+    if callable(loss):
+        return JaxLoss(loss)
+    raise ValueError(
+        f"LinearModel(loss={loss!r}): give a name, an object with derivatives(z, y), or a scalar JAX function l(z, y)."
+    )

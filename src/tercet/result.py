@@ -1,0 +1,144 @@
+"""What comes back from a run: the result, its trace, and what a callback sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tercet.records import ORDERS, Certificate, Counts, Sizes, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+COLUMNS = (
+    "iteration", "seconds", "value", "gradient", "hessian", "third", "epochs", "f", "gradient_norm", "sigma", "ratio",
+    "accepted", "step_norm", "size_value", "size_gradient", "size_hessian", "size_third", "inner", "third_bought",
+    "escape", "meets_1", "meets_2", "meets_3",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One iteration as an observer sees it. `f` is over `sizes.value` terms; `third` says whether T was bought."""
+
+    iteration: int
+    f: float
+    gradient_norm: float
+    sigma: float
+    ratio: float
+    accepted: bool
+    step_norm: float
+    sizes: Sizes
+    inner: int
+    third: bool = False
+    escape: int = 0  # 2 or 3: the step followed negative curvature or a third-order direction
+    meets: tuple[bool | None, bool | None, bool | None] = (None, None, None)
+    seconds: float = np.nan
+    counts: Counts = field(default_factory=Counts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row under the names of `COLUMNS`."""
+        s, c = self.sizes, self.counts
+        values = (
+            self.iteration, self.seconds, c.value, c.gradient, c.hessian, c.third, c.epochs, self.f, self.gradient_norm,
+            self.sigma, self.ratio, self.accepted, self.step_norm, s.value, s.gradient, s.hessian, s.third, self.inner,
+            self.third, self.escape, *self.meets,
+        )  # fmt: skip
+        return dict(zip(COLUMNS, values, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Info:
+    """What `callback` is given after an iteration: the point in the user's structure, its value, and the row."""
+
+    x: Any
+    fun: float
+    row: Row
+
+    def __getattr__(self, name: str) -> Any:
+        if name in COLUMNS:
+            return self.row.as_dict()[name]
+        raise AttributeError(name)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The iterations of a run, in order."""
+
+    rows: tuple[Row, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, column: str) -> np.ndarray[Any, Any]:
+        """One column as an array, by its name in `COLUMNS`."""
+        if column not in COLUMNS:
+            raise KeyError(f"Trace[{column!r}]: no such column; the columns are {', '.join(COLUMNS)}.")
+        return np.array([row.as_dict()[column] for row in self.rows])
+
+    def frame(self) -> pd.DataFrame:
+        """The trace as a pandas frame, one row per iteration (needs pandas)."""
+        import pandas as pd
+
+        return pd.DataFrame([row.as_dict() for row in self.rows], columns=list(COLUMNS))
+
+    def plot(self, against: str = "epochs", ax: Axes | None = None) -> Axes:
+        """|g| and f above its lowest value, on a logarithmic axis, against any column (needs Matplotlib)."""
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots()
+        x, f = self[against], self["f"]
+        ax.semilogy(x, self["gradient_norm"], label="|g|")
+        if np.any(np.isfinite(f)):
+            ax.semilogy(x, np.maximum(f - np.nanmin(f), 1e-17), label="f - lowest f")
+        ax.set_xlabel(against)
+        ax.legend()
+        return ax
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of `minimize`: the best point, its full objective, why the run ended, how critical the point is."""
+
+    x: Any
+    fun: float
+    status: Status
+    message: str
+    nit: int
+    certificate: Certificate
+    counts: Counts
+    trace: Trace
+    seconds: float
+    method: str
+    error: BaseException | None = None
+
+    @property
+    def success(self) -> bool:
+        """True when the certificate holds up to the order that was asked for, and only then."""
+        return self.status is Status.CERTIFIED and self.certificate.holds
+
+    def __str__(self) -> str:
+        c = self.counts
+        bought = int(np.sum(self.trace["third_bought"])) if len(self.trace) else 0
+        per_order = "  ".join(f"{order} {getattr(c, order) / c.n:.1f}" for order in ORDERS)
+        lines = [
+            ("method", self.method),
+            ("success", f"{self.success} ({self.status.name.lower()})"),
+            ("f", f"{self.fun:.12g}"),
+            ("iterations", f"{self.nit} (third derivatives bought in {bought})"),
+            ("epochs", f"{c.epochs:.1f}  =  {per_order}"),
+            ("seconds", f"{self.seconds:.3g}"),
+            *(("" if i else "certificate", line) for i, line in enumerate(str(self.certificate).splitlines())),
+            ("message", self.message),
+        ]
+        return "\n".join(f"{name:<12} {text}" for name, text in lines)
+
+    __repr__ = __str__

@@ -1,0 +1,220 @@
+"""How many terms each part of the model is averaged over: `Full`, `Fixed`, `Growing`, `Adaptive`, `Progressive`.
+
+A rule is a frozen set of numbers with three things: `nested` (one shuffled order of the terms, of which every sample
+is a beginning and which also serves for the function values) or independent draws; `replacement` for the latter; and
+the sizes of the first and of the next iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Protocol
+
+from tercet.records import Sizes
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a rule may look at before it says the next sizes."""
+
+    n: int
+    d: int
+    iteration: int
+    sizes: Sizes
+    step: float  # |s| of the last accepted step; nan before the first
+    blur: float  # the decrease that sampling error can pretend, over the decrease that the model predicts
+    noisy: bool  # the last step was rejected, and sampling error explains that
+    spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)  # typical deviation of one term's g, B, T from the mean
+
+
+class SizeRule(Protocol):
+    """Sizes of the samples along a run."""
+
+    @property
+    def nested(self) -> bool:
+        """Samples are beginnings of one shuffled order and serve for f, g, B and T alike."""
+        ...
+
+    @property
+    def replacement(self) -> bool:
+        """Independent samples are drawn with replacement."""
+        ...
+
+    def first(self, n: int, d: int) -> Sizes:
+        """The sizes of the first iteration."""
+        ...
+
+    def next(self, outlook: Outlook) -> Sizes:
+        """The sizes of the next one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Full:
+    """All terms, always: the deterministic methods AR3 and ARC."""
+
+    nested: bool = True
+    replacement: bool = False
+
+    def first(self, n: int, d: int) -> Sizes:
+        """n for every part."""
+        return Sizes(n, n, n, n)
+
+    def next(self, outlook: Outlook) -> Sizes:
+        """n for every part."""
+        return outlook.sizes
+
+
+def count(call: str, name: str, size: float, n: int) -> int:
+    """A size given as a fraction (a float up to 1) or as a count (an int) of n terms."""
+    if isinstance(size, bool) or not size > 0 or (not isinstance(size, int) and size > 1):
+        raise ValueError(f"{call}({name}={size}): give a fraction in (0, 1] or a positive whole number of terms.")
+    return min(n, size if isinstance(size, int) else max(1, ceil(size * n)))
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Independent samples of fixed size, as in the paper (5 % each); function values over all terms.
+
+    Sizes are fractions (floats up to 1.0) or counts (ints). When a rejection is explained by sampling error, nothing
+    grows: the run ends with the status that says so.
+    """
+
+    gradient: float = 0.05
+    hessian: float = 0.05
+    third: float = 0.05
+    replacement: bool = False
+    nested: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("gradient", "hessian", "third"):
+            count("Fixed", name, getattr(self, name), 1)
+
+    def first(self, n: int, d: int) -> Sizes:
+        """The same at every iteration."""
+        sizes = (count("Fixed", name, getattr(self, name), n) for name in ("gradient", "hessian", "third"))
+        return Sizes(n, *sizes)
+
+    def next(self, outlook: Outlook) -> Sizes:
+        """The same at every iteration."""
+        return outlook.sizes
+
+
+@dataclass(frozen=True)
+class Growing:
+    """Independent samples that grow by `factor` at each iteration from a `start` fraction, until they are full."""
+
+    start: float = 0.05
+    factor: float = 1.2
+    replacement: bool = False
+    nested: bool = False
+
+    def __post_init__(self) -> None:
+        count("Growing", "start", self.start, 1)
+        if not self.factor > 1:
+            raise ValueError(
+                f"Growing(factor={self.factor}): factor must be above 1, or the sample never becomes full."
+            )
+
+    def first(self, n: int, d: int) -> Sizes:
+        """The start fraction for g, B and T; values over all terms."""
+        m = count("Growing", "start", self.start, n)
+        return Sizes(n, m, m, m)
+
+    def next(self, outlook: Outlook) -> Sizes:
+        """The old sizes times the factor, twice that after a rejection that noise explains."""
+        factor = self.factor * (2.0 if outlook.noisy else 1.0)
+        return scale(outlook.sizes, factor, outlook.n)
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Sizes that follow the step: Condition 1 with eps replaced by |s|^3 for g, |s|^2 for B and |s| for T.
+
+    With the typical deviation D_i of one term's derivative from the mean, the sample error is D_i / sqrt(m), and the
+    condition D / sqrt(m) <= kappa |s|^(4-i) gives m = (D / (kappa |s|^(4-i)))^2. The last step stands in for the
+    current one (notes, "What the paper leaves open").
+    """
+
+    start: float = 0.05
+    kappa: tuple[float, float, float] = (0.25, 0.25, 0.5)
+    most: float = 3.0  # no sample grows by more than this factor at once
+    replacement: bool = False
+    nested: bool = False
+
+    def __post_init__(self) -> None:
+        count("Adaptive", "start", self.start, 1)
+        if not (len(self.kappa) == 3 and all(k > 0 for k in self.kappa)):
+            raise ValueError(f"Adaptive(kappa={self.kappa}): give three positive numbers, for g, B and T.")
+        if not self.most > 1:
+            raise ValueError(f"Adaptive(most={self.most}): most must be above 1, or the sample never becomes full.")
+
+    def first(self, n: int, d: int) -> Sizes:
+        """The start fraction for g, B and T; values over all terms."""
+        m = count("Adaptive", "start", self.start, n)
+        return Sizes(n, m, m, m)
+
+    def next(self, outlook: Outlook) -> Sizes:
+        """What the last step asks for, within `most` of the old sizes; a noisy rejection asks for the most."""
+        if outlook.noisy:
+            return scale(outlook.sizes, self.most, outlook.n)
+        if not outlook.step > 0:
+            return outlook.sizes
+        old = (outlook.sizes.gradient, outlook.sizes.hessian, outlook.sizes.third)
+        asked = [
+            (spread / (kappa * outlook.step**power)) ** 2
+            for spread, kappa, power in zip(outlook.spreads, self.kappa, (3, 2, 1), strict=True)
+        ]
+        new = [min(outlook.n, ceil(min(max(a, m), self.most * m))) for a, m in zip(asked, old, strict=True)]
+        return Sizes(outlook.n, *new)
+
+
+@dataclass(frozen=True)
+class Progressive:
+    """Nested samples for f, g, B and T together, starting at `multiple` d terms; the default.
+
+    A sample is solved with its own function values until the decrease that the model still predicts is below `kappa`
+    times the decrease that sampling error alone can pretend,
+
+        1/2 tr((B + mu I)^-1 C),  C the covariance of the sampled gradient,
+
+    which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data.
+    """
+
+    multiple: float = 10.0
+    factor: float = 3.0
+    kappa: float = 0.25
+    nested: bool = True
+    replacement: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("multiple", "kappa"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Progressive({name}={getattr(self, name)}): {name} must be positive.")
+        if not self.factor > 1:
+            raise ValueError(
+                f"Progressive(factor={self.factor}): factor must be above 1, or the sample never becomes full."
+            )
+
+    def first(self, n: int, d: int) -> Sizes:
+        """multiple * d terms, or all of them where that is most of the data anyway."""
+        return self.settle(ceil(self.multiple * d), n)
+
+    def next(self, outlook: Outlook) -> Sizes:
+        """The same sample while it still teaches, else the next larger one."""
+        m = outlook.sizes.value
+        if m >= outlook.n or not (outlook.noisy or outlook.blur * self.kappa >= 1.0):
+            return outlook.sizes
+        return self.settle(ceil(self.factor * m), outlook.n)
+
+    def settle(self, m: int, n: int) -> Sizes:
+        """m terms, rounded up to all where less than a factor 1.5 is missing."""
+        m = n if 1.5 * m >= n else max(m, 2)
+        return Sizes(m, m, m, m)
+
+
+def scale(sizes: Sizes, factor: float, n: int) -> Sizes:
+    """g, B and T samples larger by a factor, at most n."""
+    grown = {name: min(n, ceil(factor * getattr(sizes, name))) for name in ("gradient", "hessian", "third")}
+    return replace(sizes, **grown)

@@ -1,0 +1,143 @@
+"""`Dense`: for d up to a few thousand. B is diagonalized once at a point; every sigma after that is cheap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+
+from tercet.criticality import third_order_measure
+from tercet.model import DenseModel, Regularizer, add_third
+from tercet.records import Forecast, Matrix, Meets, Step, Tensor, Vector
+from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
+from tercet.subsolvers.newton import minimize_model
+from tercet.subsolvers.spectral import regularized_step
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Minimize the model with B as a matrix.
+
+    Where T can be formed (a plain function of few variables), the model is minimized to |grad m| <= theta |s|^3 and
+    a fraction `relative` of |g| by a trust-region Newton method that cannot jump. Otherwise T enters through
+    `products` products: the step of the second-order model, s_2, is corrected to the minimizer of
+
+        (g + 1/2 T[s_2]^2)'s + 1/2 s'Bs + sigma/4 |s|^4,
+
+    Chebyshev's correction, which has third-order convergence at the price of one product.
+    """
+
+    theta: float = 100.0
+    relative: float = 1e-4
+    products: int = 1
+
+    def __post_init__(self) -> None:
+        check_positive("Dense", "theta", self.theta)
+        check_positive("Dense", "relative", self.relative)
+        check_positive("Dense", "products", self.products)
+
+    def prepare(self, taylor: Taylor) -> Workspace:
+        """Take B, and T where it is to be formed."""
+        if taylor.third is not None and taylor.forms_third:
+            return FormedWorkspace(self, taylor)
+        return SpectralWorkspace(self, taylor)
+
+
+@dataclass(eq=False)
+class SpectralWorkspace:
+    """B = Q diag(values) Q' at one point, and the one product with T that was bought there."""
+
+    settings: Dense
+    taylor: Taylor
+    shift: float = 0.0
+
+    @cached_property
+    def spectrum(self) -> tuple[Vector, Matrix]:
+        """Eigenvalues in ascending order, and eigenvectors, of B."""
+        return scipy.linalg.eigh(self.taylor.second.hessian(), driver="evd", check_finite=False)
+
+    def minimize(self, g: Vector, sigma: float, how: Regularization) -> Vector:
+        """The minimizer of g's + 1/2 s'Bs + sigma/p |s|^p within the radius."""
+        values, Q = self.spectrum
+        inner, self.shift = regularized_step(values, Q.T @ g, sigma, how.power, how.radius)
+        return Q @ inner
+
+    def solve(self, how: Regularization) -> Step:
+        """The second-order step, corrected by T where that is worth its price."""
+        g, point = self.taylor.g, self.taylor.third
+        s = self.minimize(g, how.second, how)
+        bend, bought = None, 0
+        if point is not None and how.price > 0 and point.third_square_price(s) <= how.price * point.terms:
+            for bought in range(1, self.settings.products + 1):
+                bend = point.third_square(s)
+                s = limited(s, self.minimize(g + 0.5 * bend, how.third, how), bought == 1)
+        second = self.forecast(s)
+        if bend is None:
+            return Step(s, second, None, 1, how.second)
+        return Step(s, second, add_third(second, s, bend), 1 + bought, how.third)
+
+    def meets(self, step: Step, how: Regularization) -> Meets:
+        """The quadratic model is minimized exactly; after a correction by T nothing more is bought to check it."""
+        return (None, None, None) if step.third else (True, True, None)
+
+    def forecast(self, s: Vector) -> Forecast:
+        """g's + 1/2 s'Bs and its gradient."""
+        g, Bs = self.taylor.g, self.taylor.second.hessian() @ s
+        return Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
+
+    def blur(self, errors: Matrix) -> float:
+        """1/2 sum e'(B + mu I)^-1 e."""
+        values, Q = self.spectrum
+        return 0.5 * float(np.sum((errors @ Q) ** 2 / (np.maximum(values, 0.0) + self.shift + np.finfo(float).tiny)))
+
+
+def limited(before: Vector, after: Vector, first: bool) -> Vector:
+    """The corrected step, no further from the uncorrected one than half its length: T[s_2]^2 says nothing beyond."""
+    change = after - before
+    room, length = 0.5 * float(np.linalg.norm(before)), float(np.linalg.norm(change))
+    return before + change * (room / length) if first and length > room else after
+
+
+@dataclass(eq=False)
+class FormedWorkspace:
+    """B and T as arrays at one point."""
+
+    settings: Dense
+    taylor: Taylor
+
+    @cached_property
+    def T(self) -> Tensor:
+        """The third derivative, formed."""
+        assert self.taylor.third is not None
+        return self.taylor.third.third_tensor(np.eye(len(self.taylor.g)))
+
+    def solve(self, how: Regularization) -> Step:
+        """A local minimizer of the whole model within the radius, on the branch of s = 0."""
+        g, B = self.taylor.g, self.taylor.second.hessian()
+        model = DenseModel(g, B, self.T, Regularizer(how.third, how.power))
+        s, inner = minimize_model(model, self.settings.theta, self.settings.relative, how.radius)
+        Bs = B @ s
+        second = Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
+        return Step(s, second, add_third(second, s, (self.T @ s) @ s), inner, how.third)
+
+    def meets(self, step: Step, how: Regularization) -> Meets:
+        """Whether chi_{m,i}(s) <= theta |s|^(4-i) for i = 1, 2, 3."""
+        s, theta = step.s, self.settings.theta
+        model = DenseModel(self.taylor.g, self.taylor.second.hessian(), self.T, Regularizer(step.sigma, how.power))
+        r = float(np.linalg.norm(s))
+        values, basis = np.linalg.eigh(model.hessian(s))
+        kernel = basis[:, np.abs(values) <= max(1e-8, theta * r * r)]
+        chi3 = third_order_measure(restrict(model.third_tensor(s), kernel))
+        first = meets_first(model.gradient(s), s, theta)
+        return first, bool(-values[0] <= theta * r * r), bool(chi3 <= theta * r)
+
+    def blur(self, errors: Matrix) -> float | None:
+        """Not needed: T is formed only for deterministic functions."""
+        return None
+
+
+def restrict(T: Tensor, V: Matrix) -> Tensor:
+    """T[v_i, v_j, v_k] over the columns of V."""
+    return np.einsum("abc,ai,bj,ck->ijk", T, V, V, V, optimize=True)

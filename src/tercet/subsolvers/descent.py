@@ -1,0 +1,105 @@
+"""`GradientDescent`, the paper's sub-solver, and `Accelerated`, the same with momentum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tercet.model import ProductModel, Regularizer
+from tercet.records import Matrix, Meets, Step, Vector
+from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """s <- s - step grad m(s) from s = 0 until |grad m| <= theta |s|^3 (Condition 2, i = 1) or `iterations`.
+
+    Each inner iteration costs one product with B and one with T. A step that would raise the model is halved, so a
+    step size from the paper's grid 1e-4 ... 1 cannot diverge.
+    """
+
+    step: float = 1.0
+    theta: float = 1.0
+    iterations: int = 50
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def prepare(self, taylor: Taylor) -> Workspace:
+        """Products only; nothing to prepare."""
+        return DescentWorkspace(taylor, self.step, self.theta, self.iterations, momentum=False)
+
+
+@dataclass(frozen=True)
+class Accelerated:
+    """Gradient descent with Nesterov's momentum, restarted whenever the model rises."""
+
+    step: float = 1.0
+    theta: float = 1.0
+    iterations: int = 50
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def prepare(self, taylor: Taylor) -> Workspace:
+        """Products only; nothing to prepare."""
+        return DescentWorkspace(taylor, self.step, self.theta, self.iterations, momentum=True)
+
+
+def check_settings(settings: GradientDescent | Accelerated) -> None:
+    """Step, theta and the number of iterations are positive."""
+    for name in ("step", "theta", "iterations"):
+        check_positive(type(settings).__name__, name, getattr(settings, name))
+
+
+@dataclass(eq=False)
+class DescentWorkspace:
+    """Descent on the model at one point."""
+
+    taylor: Taylor
+    step: float
+    theta: float
+    iterations: int
+    momentum: bool
+
+    def solve(self, how: Regularization) -> Step:
+        """The last point of the descent, which is the lowest."""
+        third = self.taylor.third if how.price > 0 else None
+        sigma = how.second if third is None else how.third
+        product = None if third is None else third.third_product
+        model = ProductModel(self.taylor.g, self.taylor.second.hessian_product, product, Regularizer(sigma, how.power))
+        s = np.zeros_like(self.taylor.g)
+        value, gradient, forecasts = 0.0, self.taylor.g, None
+        velocity, rate, age, inner = np.zeros_like(s), self.step, 0, 0
+        while inner < self.iterations and not (inner > 0 and meets_first(gradient, s, self.theta)):
+            trial = self.shorten(s + velocity - rate * gradient, how.radius)
+            inner += 1
+            new, slope, seen = model.evaluate(trial)
+            if not new < value:
+                if age > 0:  # momentum overshot: forget it before the step itself is blamed
+                    velocity, age = np.zeros_like(s), 0
+                elif rate * float(np.linalg.norm(gradient)) <= 1e-15 * float(np.linalg.norm(s)):
+                    break
+                else:
+                    rate *= 0.5
+                continue
+            age += 1
+            velocity = (age / (age + 3.0)) * (trial - s) if self.momentum else velocity
+            s, value, gradient, forecasts = trial, new, slope, seen
+        second, bent = forecasts or model.forecasts(s)
+        return Step(s, second, bent, inner, sigma)
+
+    def meets(self, step: Step, how: Regularization) -> Meets:
+        """The first condition, from the forecast; the others would take products."""
+        gradient = step.forecast.gradient + Regularizer(step.sigma, how.power).gradient(step.s)
+        return meets_first(gradient, step.s, self.theta), None, None
+
+    def shorten(self, s: Vector, radius: float) -> Vector:
+        """s, pulled back to the radius."""
+        length = float(np.linalg.norm(s))
+        return s if length <= radius else s * (radius / length)
+
+    def blur(self, errors: Matrix) -> float | None:
+        """None: B is not factored."""
+        return None
