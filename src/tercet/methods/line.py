@@ -15,7 +15,7 @@ from tercet.criticality import Escape, certify
 from tercet.methods.run import Run, Settings
 from tercet.methods.sigma import Control, Evidence, Miss
 from tercet.objectives.counting import AnyPoint, MergedPoint
-from tercet.records import Certificate, Forecast, Sizes, Status, Step, Vector
+from tercet.records import Certificate, Forecast, Matrix, Sizes, Status, Step, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Draws
 from tercet.sampling.rules import Outlook
@@ -48,6 +48,8 @@ class Memory:
     noisy: bool = False
     blur: float = 0.0
     stuck: int = 0
+    escape_sigma: float = 1.0
+    hopeless: bool = False  # no escape direction led down
     certificate: Certificate | None = None
     spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
@@ -139,13 +141,18 @@ class Line:
             Outlook(self.run.n, self.run.d, m.iteration, m.sizes, m.length, m.blur, m.noisy, m.spreads)
         )
 
+    def sampling_errors(self) -> Matrix:
+        """Rows e_k whose e_k e_k' sum to the covariance of the sampled gradient; zero when it is not sampled."""
+        assert self.here is not None
+        m, n, again = self.here.first.terms, self.run.n, self.settings.sizes.replacement
+        if m >= n and not again:
+            return np.zeros((1, self.run.d))
+        return self.here.first.gradient_errors() * np.sqrt(1.0 if again else 1.0 - m / n)
+
     def blur(self, step: Step) -> float:
         """The decrease that sampling error can pretend, over the decrease that the model predicts."""
         assert self.here is not None
-        m, n = self.here.first.terms, self.run.n
-        if m >= n and not self.settings.sizes.replacement:
-            return 0.0
-        errors = self.here.first.gradient_errors() * np.sqrt(1.0 if self.settings.sizes.replacement else 1.0 - m / n)
+        errors = self.sampling_errors()
         pretended, decrease = self.here.workspace.blur(errors), step.forecast.decrease
         if pretended is None:
             g = self.here.first.gradient()
@@ -166,6 +173,8 @@ class Line:
             return Status.NOT_FINITE
         if self.here.value.value() < -1e20 * max(1.0, self.run.scale):
             return Status.UNBOUNDED
+        if self.memory.hopeless:
+            return Status.NOT_CERTIFIED
         if self.memory.stuck >= PATIENCE:
             return Status.NOISE if self.memory.noisy else Status.ROUNDING
         if self.here.first.terms < self.run.n or self.settings.sizes.replacement:
@@ -191,6 +200,7 @@ class Line:
             self.restart()
             return None
         self.memory.certificate = certificate
+        self.memory.escape_sigma = self.settings.sigma.first().third
         if certificate.holds:
             return Status.CERTIFIED
         return Status.NOT_CERTIFIED if self.escape is None else None
@@ -234,7 +244,7 @@ class Line:
         """The step of the model, or along the escape direction. Steps that no model can vouch for are not tried."""
         assert self.here is not None
         if self.escape is not None:
-            return escape_step(self.escape, self.memory.control.third, self.here.first.gradient())
+            return escape_step(self.escape, self.memory.escape_sigma, self.here.first.gradient())
         step = self.here.workspace.solve(self.regularization(self.price()))
         for _ in range(60):
             if self.trusted(step):
@@ -256,60 +266,104 @@ class Line:
     def judge(self, step: Step) -> Row:
         """rho = (f(x) - f(x+s)) / (phi(0) - phi(s)); accept, update sigma, remember."""
         assert self.here is not None
-        assert self.point is not None
-        run, here, length = self.run, self.here, float(np.linalg.norm(step.s))
-        f, g = here.value.value(), here.first.gradient()
-        trial = run.view(self.draws.beginning(self.memory.sizes.value)).at(self.x + step.s, self.point)
-        after, decrease = trial.value(), step.forecast.decrease
-        paid = run.meter.counts()  # what it took to know f here; the gradient belongs to the next iteration
+        f, decrease = self.here.value.value(), step.forecast.decrease
+        view = self.run.view(self.draws.beginning(self.memory.sizes.value))
+        trial = view.at(self.x + step.s, self.point)
+        after = trial.value()
+        paid = self.run.meter.counts()  # what it took to know f here; the gradient belongs to the next iteration
         ratio = (f - after) / decrease if decrease > 0 and np.isfinite(after) else -np.inf
-        rounding = abs(decrease) <= 64 * EPS * max(abs(f), abs(after) if np.isfinite(after) else 0.0)
-        accepted = bool(np.isfinite(after) and length > 0 and (ratio >= self.settings.sigma.eta1 or rounding))
-        if accepted and (rounding or not np.all(np.isfinite(trial.gradient()))):
-            accepted = bool(np.linalg.norm(trial.gradient()) < np.linalg.norm(g))
-        evidence = self.evidence(step, trial, ratio, accepted, after)
-        row = replace(self.row(step, f if not accepted else after, ratio, accepted), counts=paid)
-        self.memory.noisy = not accepted and self.noise_explains(step)
-        self.memory.stuck = 0 if accepted and not rounding else self.memory.stuck + int(self.memory.noisy or rounding)
-        self.learn(step, evidence, trial)
+        rounding = bool(abs(decrease) <= 64 * EPS * abs(f))
+        accepted = self.accepts(trial, ratio, rounding)
+        row = replace(self.row(step, after if accepted else f, ratio, accepted), counts=paid)
+        if self.escape is None:
+            self.learn(step, self.evidence(step, trial, ratio, accepted, after), rounding)
+        else:
+            self.learn_escape(step, accepted, rounding)
         if accepted:
             self.move(step, trial)
-        elif length <= EPS * max(1e-300, float(np.linalg.norm(self.x))):
-            self.memory.stuck = PATIENCE
         self.memory.iteration += 1
         if not self.settings.sizes.nested:
             self.memory.sizes = self.next_sizes()
         return row
 
-    def evidence(self, step: Step, trial: AnyPoint, ratio: float, accepted: bool, after: float) -> Evidence:
-        """How the polynomials missed; the gradient at an accepted point belongs to the same sample only when nested."""
+    def accepts(self, trial: AnyPoint, ratio: float, rounding: bool) -> bool:
+        """ratio >= eta1 with a finite gradient; where f is rounded off, a smaller gradient decides."""
         assert self.here is not None
-        same = accepted and (self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n))
-        f = self.here.value.value()
+        if np.isneginf(ratio) or (ratio < self.settings.sigma.eta1 and not rounding):
+            return False
+        if self.escape is not None:
+            return ratio >= self.settings.sigma.eta1 and not rounding
+        if not self.consistent():
+            return not rounding
+        g = trial.gradient()
+        return bool(
+            np.all(np.isfinite(g))
+            and not (rounding and np.linalg.norm(g) >= np.linalg.norm(self.here.first.gradient()))
+        )
+
+    def consistent(self) -> bool:
+        """f, g, B and T are averages over the same terms, so that a new gradient can be compared with the forecast."""
+        return self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n)
+
+    def evidence(self, step: Step, trial: AnyPoint, ratio: float, accepted: bool, after: float) -> Evidence:
+        """How the polynomials of second and third order missed the trial point."""
+        assert self.here is not None
+        f, compare = self.here.value.value(), accepted and self.consistent()
 
         def miss(forecast: Forecast) -> Miss:
-            slope = float((trial.gradient() - forecast.gradient) @ step.s) if same else np.nan
+            slope = float((trial.gradient() - forecast.gradient) @ step.s) if compare else np.nan
             return Miss(after - (f - forecast.decrease), slope)
 
+        if compare:
+            left = float(np.linalg.norm(trial.gradient() - step.second.gradient))
+            self.memory.unexplained = left / max(float(np.linalg.norm(self.here.first.gradient())), 1e-300)
         third = None if step.third is None else miss(step.third)
         return Evidence(ratio, accepted, float(np.linalg.norm(step.s)), self.settings.power, miss(step.second), third)
 
-    def noise_explains(self, step: Step) -> bool:
-        """Whether a rejection is within what the sampling error of g can pretend."""
-        if self.settings.sizes.nested:
-            return False
-        self.memory.blur = self.blur(step)
-        return self.settings.noise_aware and self.memory.blur >= 0.5
-
-    def learn(self, step: Step, evidence: Evidence, trial: AnyPoint) -> None:
-        """Sigma and radius, and how much of the gradient a quadratic model could not explain."""
+    def learn(self, step: Step, evidence: Evidence, rounding: bool) -> None:
+        """Sigma and radius from the evidence, unless the rejection is one that sampling error explains."""
         m = self.memory
+        m.noisy = False
+        if not self.settings.sizes.nested:
+            self.measure_noise(step)
+            m.noisy = not evidence.accepted and self.settings.noise_aware and self.noise_explains(step, evidence)
         if not m.noisy:
             m.control = self.settings.sigma.next(m.control, evidence)
-        if not np.isnan(evidence.second.slope) and self.here is not None:
-            g = self.here.first.gradient()
-            left = float(np.linalg.norm(trial.gradient() - step.second.gradient))
-            m.unexplained = left / max(float(np.linalg.norm(g)), 1e-300)
+        tiny = evidence.length <= EPS * float(np.linalg.norm(self.x))
+        if evidence.accepted and not rounding:
+            m.stuck = 0 if self.settings.sizes.nested else max(0, m.stuck - 1)
+        elif m.noisy or rounding or tiny:
+            m.stuck += PATIENCE if tiny else 1
+
+    def noise_explains(self, step: Step, evidence: Evidence) -> bool:
+        """Whether f missed the forecast by at most two standard deviations of g's, or noise is most of g."""
+        missed = (evidence.third or evidence.second).value
+        return bool(missed <= 2.0 * float(np.linalg.norm(self.sampling_errors() @ step.s)) or self.memory.blur >= 0.5)
+
+    def measure_noise(self, step: Step) -> None:
+        """The blur of this step, and how far one term's g, B and T stray from their means, for the size rules.
+
+        For g from the sampled terms; for B and T the size of the derivative along the step stands in.
+        """
+        assert self.here is not None
+        self.memory.blur = self.blur(step)
+        length, first = max(float(np.linalg.norm(step.s)), 1e-300), self.here.first
+        bend = 0.0 if step.third is None else 2 * float(np.linalg.norm(step.third.gradient - step.second.gradient))
+        self.memory.spreads = (
+            float(np.sqrt(np.sum(self.sampling_errors() ** 2) * first.terms)),
+            float(np.linalg.norm(step.second.gradient - first.gradient())) / length,
+            bend / length**2,
+        )
+
+    def learn_escape(self, step: Step, accepted: bool, rounding: bool) -> None:
+        """A shorter step along the escape direction next time, until it is too short to show in f."""
+        m, first = self.memory, self.settings.sigma.first()
+        if accepted:
+            m.control = replace(first, radius=2 * float(np.linalg.norm(step.s)))
+            m.stuck = 0
+        elif rounding:
+            self.escape, m.hopeless = None, True
+        m.escape_sigma *= 4.0
 
     def move(self, step: Step, trial: AnyPoint) -> None:
         """x + s is the new x; its value is known, and its derivatives are taken when asked for."""

@@ -183,8 +183,8 @@ class Progressive:
     """
 
     multiple: float = 10.0
-    factor: float = 3.0
-    kappa: float = 0.25
+    factor: float = 2.0
+    kappa: float = 0.1
     nested: bool = True
     replacement: bool = False
 
