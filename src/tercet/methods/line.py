@@ -195,7 +195,8 @@ class Line:
         """The certificate at x; where it fails for curvature or the third derivative, the way down is kept."""
         assert self.here is not None
         run = self.run
-        certificate, self.escape = certify(self.here.first, run.n, run.tolerances, run.dense, run.how, run.seed)
+        point = run.view(None).exact(self.here.first)
+        certificate, self.escape = certify(point, run.n, run.tolerances, run.dense, run.how, run.seed)
         if certificate.holds and self.worse_than_start():
             self.restart()
             return None
@@ -211,7 +212,7 @@ class Line:
         if not self.sampled:
             return False
         self.sampled = False
-        return self.run.view(None).at(self.run.x0).value() < self.point.value()
+        return self.run.start.value() < self.point.value()
 
     def restart(self) -> None:
         """Begin again at x0 with all data."""
@@ -283,7 +284,9 @@ class Line:
             self.move(step, trial)
         self.memory.iteration += 1
         if not self.settings.sizes.nested:
-            self.memory.sizes = self.next_sizes()
+            sizes = self.next_sizes()
+            self.here = self.here if sizes == self.memory.sizes else None
+            self.memory.sizes = sizes
         return row
 
     def accepts(self, trial: AnyPoint, ratio: float, rounding: bool) -> bool:

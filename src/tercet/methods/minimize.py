@@ -161,21 +161,22 @@ class Drive:
         )
 
     def best(self) -> tuple[Vector, float, AnyPoint | None]:
-        """x or x0, whichever has the lower full objective."""
-        view = self.run.view(None)
-        candidates: list[tuple[float, Vector, AnyPoint | None]] = []
-        here = self.walk.full_point()
-        for x, point in ((self.walk.x, here), (self.run.x0, None)):
-            if candidates and x is candidates[0][1]:
-                continue
-            try:
-                point = point or view.at(x)
-                value = point.value()
-            except EvaluationError:
-                value, point = np.nan, None
-            candidates.append((value, x, point))
-        value, x, point = min(candidates, key=lambda c: c[0] if np.isfinite(c[0]) else np.inf)
-        return x, value, point
+        """x or x0, whichever has the lower full objective; x0 where neither has one."""
+        start, start_value = self.look(lambda: self.run.start)
+        if self.walk.x is self.run.x0:
+            return self.run.x0, start_value, start
+        here, value = self.look(lambda: self.walk.full_point() or self.run.view(None).at(self.walk.x))
+        if np.isnan(value) or value > start_value:
+            return self.run.x0, start_value, start
+        return self.walk.x, value, here
+
+    def look(self, make: Callable[[], AnyPoint]) -> tuple[AnyPoint | None, float]:
+        """A point and its value; None and nan where the objective raises."""
+        try:
+            point = make()
+            return point, point.value()
+        except EvaluationError:
+            return None, np.nan
 
     def certificate(self, x: Vector, point: AnyPoint | None, status: Status) -> Certificate:
         """The certificate on the full data; after an interruption or an error only what is already known."""
@@ -200,9 +201,9 @@ class Drive:
             return nothing
         try:
             order = 1 if status in hasty else t.order
-            partial, _ = certify(
-                point, self.run.n, replace(t, order=order), self.run.dense, self.run.how, self.run.seed
-            )
+            exact = self.run.view(None).exact(point)
+            asked = replace(t, order=order)
+            partial, _ = certify(exact, self.run.n, asked, self.run.dense, self.run.how, self.run.seed)
         except EvaluationError:
             return nothing
         if not np.isfinite(partial.chi1):

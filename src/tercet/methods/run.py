@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from tercet.criticality import Tolerances
@@ -79,6 +80,11 @@ class Run:
             self._views.clear()
             self._views[size] = self.objective.over(rows)
         return self._views[size]
+
+    @cached_property
+    def start(self) -> AnyPoint:
+        """x0 over all terms, to compare with."""
+        return self.view(None).at(self.x0)
 
     def subsolver(self, settings: Settings) -> Subsolver:
         """The sub-solver that was asked for, or the one that suits d."""

@@ -102,6 +102,15 @@ class CountedPoint:
         self._meter.count("third", self.terms if np.isfinite(bound) else 0)
         return bound
 
+    def is_exact(self) -> bool:
+        """Whether the Hessian here owes nothing to a nearby point."""
+        return self.hessian_price() >= self.terms
+
+    def adopt(self, point: AnyPoint) -> CountedPoint:
+        """Take over the value and gradient of the same x over the same terms, which are paid for."""
+        self.__dict__.update(_value=point.value(), _gradient=point.gradient())
+        return self
+
     @cached_property
     def _value(self) -> float:
         return float(self._pay("value", self.terms, self._point.value))
@@ -183,6 +192,10 @@ class MergedPoint:
         """third f(x) over the columns of V."""
         return self._a * self.first.third_tensor(V) + self._b * self.second.third_tensor(V)
 
+    def is_exact(self) -> bool:
+        """Whether the Hessian here owes nothing to a nearby point."""
+        return self.first.is_exact() and self.second.is_exact()
+
     def third_bound(self, V: Matrix) -> float:
         """A bound on |third f(x)[y]^3| over the span of V."""
         return self._a * self.first.third_bound(V) + self._b * self.second.third_bound(V)
@@ -201,6 +214,10 @@ class CountedView:
     def at(self, x: Vector, near: AnyPoint | None = None) -> CountedPoint:
         """The mean over these terms at x, counted; `near` lets Hessians of a nearby point be used again."""
         return CountedPoint(self.view.at(x, () if near is None else near.parts), x, self.meter)
+
+    def exact(self, point: AnyPoint) -> AnyPoint:
+        """The same point with a Hessian of its own, for certificates; the point itself where it has one."""
+        return point if point.is_exact() else self.at(point.x).adopt(point)
 
     def settle(self, x: Vector) -> Vector:
         """A start that is no worse for these terms; takes no evaluation."""

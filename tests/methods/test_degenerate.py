@@ -1,0 +1,103 @@
+"""Degenerate starts: STM leaves every second-order point that is not a minimum, and stays at one that is."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tercet
+from tercet import Status
+
+jax = pytest.importorskip("jax")
+
+from benchmarks.problems.degenerate import PROBLEMS, Degenerate, finite_sum  # noqa: E402
+
+SEEDS = (0, 1, 2)
+BY_NAME = {problem.name: problem for problem in PROBLEMS}
+DEGENERATE = [problem.name for problem in PROBLEMS if problem.degenerate]
+FLAT = [problem.name for problem in PROBLEMS if not problem.degenerate]
+
+each_kind = pytest.mark.parametrize("kind", ["function", "sum"])
+
+
+@functools.cache
+def target(name: str, kind: str) -> Any:
+    """What `minimize` is given; one object per problem, so that it is compiled once."""
+    problem = BY_NAME[name]
+    return problem.fun if kind == "function" else tercet.FiniteSum(problem.loss, problem.data)
+
+
+@functools.cache
+def plain(name: str, kind: str) -> Any:
+    problem = BY_NAME[name]
+    return jax.jit(problem.fun if kind == "function" else finite_sum(problem.loss, problem.data))
+
+
+def value(name: str, kind: str, x: np.ndarray) -> float:
+    """f(x), apart from the library."""
+    with jax.enable_x64(True):
+        return float(plain(name, kind)(x))
+
+
+def beside(problem: Degenerate, seed: int) -> np.ndarray:
+    y = np.random.default_rng(seed).standard_normal(problem.start.shape)
+    return problem.start + 1e-6 * y / np.linalg.norm(y)
+
+
+def assert_left(name: str, kind: str, result: tercet.Result) -> None:
+    problem = BY_NAME[name]
+    assert result.status is Status.CERTIFIED
+    assert result.success
+    assert result.certificate.order == 3
+    assert result.fun < value(name, kind, problem.start) - 1e-6
+    assert value(name, kind, result.x) == pytest.approx(result.fun, rel=1e-12, abs=1e-13)
+
+
+@each_kind
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_stm_leaves_the_degenerate_point_itself_for_a_certified_lower_point(name, kind):
+    for seed in SEEDS[:1] if kind == "function" else SEEDS:
+        result = tercet.minimize(target(name, kind), BY_NAME[name].start, seed=seed)
+        assert_left(name, kind, result)
+
+
+@each_kind
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_stm_leaves_a_point_just_beside_the_degenerate_one_for_a_certified_lower_point(name, kind):
+    for seed in SEEDS:
+        result = tercet.minimize(target(name, kind), beside(BY_NAME[name], seed), seed=seed)
+        assert_left(name, kind, result)
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_a_second_order_certificate_is_content_with_the_degenerate_point(name):
+    """What the third order adds: the very same call with order=2 stays."""
+    problem = BY_NAME[name]
+    result = tercet.minimize(target(name, "function"), problem.start, order=2)
+    assert result.success
+    np.testing.assert_allclose(result.x, problem.start, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "minimum"), [("monkey_saddle", -27 / 256), ("cubic_valley", -27 / 256)])
+@each_kind
+def test_where_the_minimum_is_known_it_is_reached(name, minimum, kind):
+    result = tercet.minimize(target(name, kind), BY_NAME[name].start)
+    assert result.fun == pytest.approx(minimum, abs=1e-10)
+
+
+@each_kind
+@pytest.mark.parametrize("name", FLAT)
+def test_at_a_genuine_flat_minimum_it_stops_with_success(name, kind):
+    problem = BY_NAME[name]
+    lowest = value(name, kind, problem.start)
+    for start in (problem.start, beside(problem, 0), problem.start + 0.5):
+        result = tercet.minimize(target(name, kind), start)
+        assert result.success
+        assert result.fun <= lowest + 1e-9
+        assert not np.any(result.trace["escape"] == 3)
+    exact = tercet.minimize(target(name, kind), problem.start, method=tercet.STM(sizes=tercet.Full()))
+    assert np.array_equal(exact.x, problem.start)
+    assert exact.nit == 0
