@@ -1,5 +1,7 @@
 """The regularized Taylor model, against automatic differentiation of its definition."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,9 +29,17 @@ def plain(g, B, T, sigma, power):
     return m
 
 
-def derivatives(m, s):
+@partial(jax.jit, static_argnums=(0, 1))
+def automatic(cubic, power, g, B, T, sigma, s):
+    m = plain(g, B, T if cubic else None, sigma, power)
+    return m(s), jax.grad(m)(s), jax.hessian(m)(s), jax.jacfwd(jax.hessian(m))(s)
+
+
+def derivatives(g, B, T, sigma, power, s):
+    """The value and three derivatives of the definition at s."""
     with jax.enable_x64(True):
-        return [np.asarray(f(s)) for f in (m, jax.grad(m), jax.hessian(m), jax.jacfwd(jax.hessian(m)))]
+        given = np.zeros((D, D, D)) if T is None else T
+        return [np.asarray(part) for part in automatic(T is not None, power, g, B, given, sigma, s)]
 
 
 @pytest.mark.parametrize("power", [3, 4])
@@ -38,7 +48,7 @@ def derivatives(m, s):
 def test_the_dense_model_has_the_derivatives_of_its_formula(power, cubic, sigma):
     g, B, T, s, _ = parts()
     T = T if cubic else None
-    value, gradient, hessian, third = derivatives(plain(g, B, T, sigma, power), s)
+    value, gradient, hessian, third = derivatives(g, B, T, sigma, power, s)
     model = DenseModel(g, B, T, Regularizer(sigma, power))
     scale = 1 + sigma
     np.testing.assert_allclose(model.value(s), value, rtol=1e-13)
@@ -52,7 +62,7 @@ def test_the_regularizer_alone_has_the_derivatives_of_its_formula(power):
     s = parts()[3]
     regularizer = Regularizer(2.5, power)
     zero = np.zeros(D)
-    value, gradient, hessian, third = derivatives(plain(zero, np.zeros((D, D)), None, 2.5, power), s)
+    value, gradient, hessian, third = derivatives(zero, np.zeros((D, D)), None, 2.5, power, s)
     np.testing.assert_allclose(regularizer.value(s), value, rtol=1e-14)
     np.testing.assert_allclose(regularizer.gradient(s), gradient, rtol=1e-13)
     np.testing.assert_allclose(regularizer.hessian(s), hessian, rtol=1e-12, atol=1e-14)
@@ -122,6 +132,6 @@ def test_add_third_adds_one_sixth_to_the_value_and_one_half_to_the_gradient():
     g, B, T, s, _ = parts(3)
     second = Forecast(-float(g @ s + s @ B @ s / 2), g + B @ s)
     third = add_third(second, s, T @ s @ s)
-    _, gradient, _, _ = derivatives(plain(g, B, T, 0.0, 4), s)
+    _, gradient, _, _ = derivatives(g, B, T, 0.0, 4, s)
     np.testing.assert_allclose(third.decrease, second.decrease - np.einsum("abc,a,b,c", T, s, s, s) / 6, rtol=1e-13)
     np.testing.assert_allclose(third.gradient, gradient, rtol=1e-12)

@@ -19,7 +19,7 @@ from tercet.objectives.base import Point
 from tercet.records import Certificate, Matrix, Tensor, Vector
 
 FORMED_KERNEL = 8  # up to this dimension the third derivative over the near-kernel is formed
-LANCZOS_VECTORS = 6
+LANCZOS_VECTORS = 8  # to begin with; more where the near-kernel is larger
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Tolerances:
     """eps_1, eps_2, eps_3, the near-kernel's zeta, and the order that is asked for.
 
     From one tolerance: eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3) (paper, Condition 1) and
-    zeta = 10 tol^(1/2): beside a degenerate point with third derivative T a gradient of size tol comes with a curvature
-    of sqrt(2 tol T), which has to count as near the kernel.
+    zeta = min(10 tol^(1/2), 1e-3). Beside a degenerate point with third derivative T a gradient of size tol comes with
+    a curvature of sqrt(2 tol T), which has to count as near the kernel.
     """
 
     eps1: float
@@ -40,7 +40,7 @@ class Tolerances:
     @staticmethod
     def of(tol: float, order: int) -> Tolerances:
         """The four numbers that belong to one tolerance."""
-        return Tolerances(tol, tol ** (2 / 3), tol ** (1 / 3), 10 * tol**0.5, order)
+        return Tolerances(tol, tol ** (2 / 3), tol ** (1 / 3), min(10 * tol**0.5, 1e-3), order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def certify(
     chi1, chi2, chi3 = float(np.linalg.norm(g)), np.nan, np.nan
     notes, escape = [how], None
     if tolerances.order >= 2:
-        values, vectors = lowest_eigenpairs(point, len(g), dense, seed)
+        values, vectors = lowest_eigenpairs(point, len(g), dense, tolerances.zeta, seed)
         notes.append("chi2 by a dense eigenvalue problem" if dense else "chi2 by Lanczos")
         chi2 = max(0.0, -float(values[0]))
         if chi2 > tolerances.eps2:
@@ -95,30 +95,38 @@ def certify(
     return certificate, escape
 
 
-def lowest_eigenpairs(point: Point, d: int, dense: bool, seed: int) -> tuple[Vector, Matrix]:
-    """Eigenvalues in ascending order with their vectors: all of them, or the lowest few by Lanczos."""
-    if dense or d <= 4 * LANCZOS_VECTORS:
-        B = point.hessian() if dense else np.stack([point.hessian_product(e) for e in np.eye(d)])
+def lowest_eigenpairs(point: Point, d: int, dense: bool, zeta: float, seed: int) -> tuple[Vector, Matrix]:
+    """Eigenvalues in ascending order with their vectors: all of them, or by Lanczos all up to zeta and a few more.
+
+    Where Lanczos does not converge, or would need a third of all vectors, the matrix is formed from d products.
+    """
+    if dense:
+        B = point.hessian()
         return scipy.linalg.eigh((B + B.T) / 2)
+    if 3 * LANCZOS_VECTORS >= d:
+        return eigenpairs_from_products(point, d)
+    k, start = LANCZOS_VECTORS, np.random.default_rng(seed).standard_normal(d)
+    # ARPACK never sees a direction that the operator maps to zero, and those are the ones looked for: shift them away.
+    shift = 1.0 + float(np.linalg.norm(point.hessian_product(start)) / np.linalg.norm(start))
     operator = scipy.sparse.linalg.LinearOperator(
-        (d, d), matvec=lambda v: point.hessian_product(np.ravel(v)), dtype=float
+        (d, d), matvec=lambda v: point.hessian_product(np.ravel(v)) + shift * np.ravel(v), dtype=float
     )
-    start = np.random.default_rng(seed).standard_normal(d)
-    try:
-        values, vectors = scipy.sparse.linalg.eigsh(
-            operator, k=LANCZOS_VECTORS, which="SA", v0=start, tol=1e-6, maxiter=20
-        )
-    except scipy.sparse.linalg.ArpackNoConvergence:
-        # The lowest Ritz value that a block method finds is still an upper bound on lambda_min; go on with it.
-        values, vectors = scipy.sparse.linalg.lobpcg(
-            operator,
-            np.random.default_rng(seed).standard_normal((d, LANCZOS_VECTORS)),
-            largest=False,
-            maxiter=40,
-            tol=1e-6,
-        )
-    order = np.argsort(values)
-    return values[order], vectors[:, order]
+    while 3 * k < d:
+        try:
+            values, vectors = scipy.sparse.linalg.eigsh(operator, k, which="SA", v0=start, ncv=2 * k + 20, maxiter=50)
+        except scipy.sparse.linalg.ArpackError:
+            break
+        order = np.argsort(values)
+        if values[order[-1]] - shift > zeta:
+            return values[order] - shift, vectors[:, order]
+        k *= 3
+    return eigenpairs_from_products(point, d)
+
+
+def eigenpairs_from_products(point: Point, d: int) -> tuple[Vector, Matrix]:
+    """All eigenpairs of the matrix that d products form."""
+    B = np.stack([point.hessian_product(e) for e in np.eye(d)])
+    return scipy.linalg.eigh((B + B.T) / 2)
 
 
 def kernel_measure(point: Point, V: Matrix, enough: float, seed: int) -> tuple[float, Vector | None, str]:

@@ -69,7 +69,8 @@ class Forecast:
 class Step:
     """What a sub-solver gives back: the step, what the Taylor polynomials promise, the work, and the sigma it used.
 
-    `second` is the forecast of g's + 1/2 s'Bs, `third` the one with 1/6 T[s]^3 (None where T was not bought).
+    `second` is the forecast of g's + 1/2 s'Bs, `third` the one with 1/6 T[s]^3 (None where T was not bought; after
+    Chebyshev's correction from s_2 to s, with T[s_2]^2 in place of T[s]^2).
     """
 
     s: Vector

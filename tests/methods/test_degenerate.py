@@ -58,27 +58,20 @@ def assert_left(name: str, kind: str, result: tercet.Result) -> None:
 
 @each_kind
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_stm_leaves_the_degenerate_point_itself_for_a_certified_lower_point(name, kind):
-    for seed in SEEDS[:1] if kind == "function" else SEEDS:
-        result = tercet.minimize(target(name, kind), BY_NAME[name].start, seed=seed)
+def test_stm_leaves_the_degenerate_point_and_its_neighbourhood_for_a_certified_lower_point(name, kind):
+    exact = [(BY_NAME[name].start, seed) for seed in (SEEDS[:1] if kind == "function" else SEEDS)]
+    for start, seed in exact + [(beside(BY_NAME[name], seed), seed) for seed in SEEDS]:
+        result = tercet.minimize(target(name, kind), start, seed=seed)
         assert_left(name, kind, result)
 
 
-@each_kind
-@pytest.mark.parametrize("name", DEGENERATE)
-def test_stm_leaves_a_point_just_beside_the_degenerate_one_for_a_certified_lower_point(name, kind):
-    for seed in SEEDS:
-        result = tercet.minimize(target(name, kind), beside(BY_NAME[name], seed), seed=seed)
-        assert_left(name, kind, result)
-
-
-@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize("name", ["monkey_saddle", "cubic_valley", "linear_chain"])
 def test_a_second_order_certificate_is_content_with_the_degenerate_point(name):
     """What the third order adds: the very same call with order=2 stays."""
     problem = BY_NAME[name]
     result = tercet.minimize(target(name, "function"), problem.start, order=2)
     assert result.success
-    np.testing.assert_allclose(result.x, problem.start, rtol=0, atol=1e-6)
+    assert np.array_equal(result.x, problem.start)
 
 
 @pytest.mark.parametrize(("name", "minimum"), [("monkey_saddle", -27 / 256), ("cubic_valley", -27 / 256)])
@@ -97,7 +90,6 @@ def test_at_a_genuine_flat_minimum_it_stops_with_success(name, kind):
         result = tercet.minimize(target(name, kind), start)
         assert result.success
         assert result.fun <= lowest + 1e-9
-        assert not np.any(result.trace["escape"] == 3)
     exact = tercet.minimize(target(name, kind), problem.start, method=tercet.STM(sizes=tercet.Full()))
     assert np.array_equal(exact.x, problem.start)
     assert exact.nit == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -124,12 +125,17 @@ def plain_logistic(X: np.ndarray, y: np.ndarray) -> tuple[Any, Any, Any]:
     return f, g, h
 
 
+@functools.cache
+def derivatives(f: Any) -> Any:
+    """x -> (gradient, Hessian, third derivative), compiled once per function."""
+    hessian = jax.hessian(f)
+    return jax.jit(lambda x: (jax.grad(f)(x), hessian(x), jax.jacfwd(hessian)(x)))
+
+
 def criticality(f: Any, x: np.ndarray, zeta: float) -> tuple[float, float, float]:
     """chi_1, chi_2, chi_3 of a JAX function; the near-kernel may have up to two dimensions."""
     with jax.enable_x64(True):
-        gradient, hessian = jax.grad(f), jax.hessian(f)
-        g, B = np.asarray(gradient(x)), np.asarray(hessian(x))
-        T = np.asarray(jax.jacfwd(hessian)(x))
+        g, B, T = (np.asarray(part) for part in derivatives(f)(x))
     values, vectors = np.linalg.eigh(B)
     V = vectors[:, np.abs(values) <= zeta]
     assert V.shape[1] <= 2

@@ -88,14 +88,22 @@ RULES = {
 }
 
 
+def contained(problem: Any, start: Any, **options: Any) -> tercet.Result:
+    """`minimize`, where an interruption that gets out fails the test instead of ending the test session."""
+    try:
+        return tercet.minimize(problem, start, **options)
+    except KeyboardInterrupt:
+        return pytest.fail("KeyboardInterrupt got out of minimize, and with it the result was lost")
+
+
 def rosen_run(name: str, failing: Failing, **options: Any) -> tercet.Result:
     calls = {**ROSEN, name: failing}
-    return tercet.minimize(calls.pop("fun"), START, **calls, **options)
+    return contained(calls.pop("fun"), START, **calls, **options)
 
 
 def linear_run(failing: Failing, rule: Any, **options: Any) -> tercet.Result:
     problem = tercet.LinearModel(X, Y, OwnLoss(failing), l2=1e-3)
-    return tercet.minimize(problem, LINEAR_START, method=tercet.STM(sizes=rule), **options)
+    return contained(problem, LINEAR_START, method=tercet.STM(sizes=rule), **options)
 
 
 # a function that raises ---------------------------------------------------------------------------------------------
@@ -218,11 +226,11 @@ SMALL_SIGMA = {
 
 @pytest.mark.parametrize("beyond", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("method", SMALL_SIGMA.values(), ids=SMALL_SIGMA)
-def test_a_value_that_is_not_finite_beyond_a_radius_is_a_rejected_step(beyond, method):
+def test_a_value_that_is_not_finite_beyond_a_border_is_a_rejected_step(beyond, method):
     """log cosh x, whose Newton steps overshoot from where it is nearly straight."""
 
     def fun(x: np.ndarray) -> float:
-        return float(np.log(np.cosh(x[0]))) if abs(x[0]) < 2.0 else beyond
+        return float(np.log(np.cosh(x[0]))) if x[0] > -0.2 else beyond
 
     def third(x: np.ndarray) -> np.ndarray:
         t = np.tanh(x)
@@ -230,7 +238,7 @@ def test_a_value_that_is_not_finite_beyond_a_radius_is_a_rejected_step(beyond, m
 
     result = tercet.minimize(
         fun,
-        np.array([1.9]),
+        np.array([1.5]),
         grad=np.tanh,
         hess=lambda x: 1.0 - np.tanh(x).reshape(1, 1) ** 2,
         third=third,
@@ -397,7 +405,7 @@ def test_ctrl_c_inside_the_callback_ends_the_run_with_a_result():
         if info.iteration == 2:
             raise KeyboardInterrupt
 
-    result = tercet.minimize(LINEAR, LINEAR_START, callback=interrupt)
+    result = contained(LINEAR, LINEAR_START, callback=interrupt)
     assert result.status is Status.INTERRUPTED
     assert result.nit == 3
 

@@ -82,7 +82,7 @@ def test_no_point_of_a_fine_grid_is_lower_and_some_point_is_as_low(seed, power):
     s, _ = regularized_step(values, c, sigma, power, radius)
     found, least = model(values, c, sigma, power, s), grid_minimum(values, c, sigma, power, radius)
     assert found <= least + 1e-12
-    assert least <= found + 1e-5  # the grid's angles are 1.6e-3 apart
+    assert least <= found + 1e-5 * abs(found)  # the rays are 1.6e-3 apart, and the error is quadratic in that
 
 
 @given(
@@ -95,7 +95,7 @@ def test_no_point_of_a_fine_grid_is_lower_and_some_point_is_as_low(seed, power):
 )
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_the_optimality_conditions_hold_for_any_spectrum(values, seed, log_sigma, power, radius, hard):
-    values = np.sort(np.array(values))
+    values = np.sort(np.round(values, 6))  # no squares that underflow
     c = np.random.default_rng(seed).standard_normal(len(values))
     if hard:
         c[values - values[0] <= 1e-3] = 0.0  # the hard case, up to the lowest eigenvalue's cluster

@@ -102,6 +102,9 @@ class Line:
             view = self.run.view(self.draws.beginning(self.memory.sizes.value))
             self.x = view.settle(self.x)
             self.point = view.at(self.x)
+            self.run.scale = abs(self.point.value())
+            if self.x is self.run.x0 and self.point.terms >= self.run.n:
+                self.run.start = self.point
         if self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n):
             self.here = self.expansion(self.point, self.point, self.point)
             return
@@ -225,7 +228,7 @@ class Line:
 
     def price(self) -> float:
         """The fraction of the terms that a third-derivative product may cost: more when a quadratic explains less."""
-        if self.settings.order < 3:
+        if self.settings.order < 3 or self.settings.worth == 0:
             return 0.0
         if self.run.forms_third:
             return 1.0
@@ -277,7 +280,7 @@ class Line:
         accepted = self.accepts(trial, ratio, rounding)
         row = replace(self.row(step, after if accepted else f, ratio, accepted), counts=paid)
         if self.escape is None:
-            self.learn(step, self.evidence(step, trial, ratio, accepted, after), rounding)
+            self.learn(self.evidence(step, trial, ratio, accepted, after), rounding)
         else:
             self.learn_escape(step, accepted, rounding)
         if accepted:
@@ -312,10 +315,11 @@ class Line:
         """How the polynomials of second and third order missed the trial point."""
         assert self.here is not None
         f, compare = self.here.value.value(), accepted and self.consistent()
+        noise = 0.0 if self.consistent() else self.allowance(step)
 
         def miss(forecast: Forecast) -> Miss:
             slope = float((trial.gradient() - forecast.gradient) @ step.s) if compare else np.nan
-            return Miss(after - (f - forecast.decrease), slope)
+            return Miss(after - (f - forecast.decrease) - noise, slope)
 
         if compare:
             left = float(np.linalg.norm(trial.gradient() - step.second.gradient))
@@ -323,25 +327,38 @@ class Line:
         third = None if step.third is None else miss(step.third)
         return Evidence(ratio, accepted, float(np.linalg.norm(step.s)), self.settings.power, miss(step.second), third)
 
-    def learn(self, step: Step, evidence: Evidence, rounding: bool) -> None:
-        """Sigma and radius from the evidence, unless the rejection is one that sampling error explains."""
-        m = self.memory
-        m.noisy = False
-        if not self.settings.sizes.nested:
-            self.measure_noise(step)
-            m.noisy = not evidence.accepted and self.settings.noise_aware and self.noise_explains(step, evidence)
-        if not m.noisy:
-            m.control = self.settings.sigma.next(m.control, evidence)
-        tiny = evidence.length <= EPS * float(np.linalg.norm(self.x))
-        if evidence.accepted and not rounding:
-            m.stuck = 0 if self.settings.sizes.nested else max(0, m.stuck - 1)
-        elif m.noisy or rounding or tiny:
-            m.stuck += PATIENCE if tiny else 1
+    def allowance(self, step: Step) -> float:
+        """By how much sampling error alone lets f miss the forecast; that much is not held against the model.
 
-    def noise_explains(self, step: Step, evidence: Evidence) -> bool:
-        """Whether f missed the forecast by at most two standard deviations of g's, or noise is most of g."""
-        missed = (evidence.third or evidence.second).value
-        return bool(missed <= 2.0 * float(np.linalg.norm(self.sampling_errors() @ step.s)) or self.memory.blur >= 0.5)
+        Two standard deviations of the sampled g's, and the bias of a step that was chosen for the sampled g and takes
+        its noise for slope: e'(B + mu I)^-1 e, twice what the noise can pretend.
+        """
+        self.measure_noise(step)
+        deviation = float(np.linalg.norm(self.sampling_errors() @ step.s))
+        bias = self.memory.blur * step.forecast.decrease
+        return 2.0 * (deviation + (bias if np.isfinite(bias) else 0.0))
+
+    def learn(self, evidence: Evidence, rounding: bool) -> None:
+        """Sigma and radius from the evidence, unless sampling error or rounding explains how the model missed."""
+        m, accepted = self.memory, evidence.accepted
+        noise = False
+        if not self.consistent():
+            noise = self.settings.noise_aware and evidence.ratio < 0.75 and self.noise_explains(evidence)
+        m.noisy = noise and not accepted
+        if rounding and not accepted:
+            m.control = replace(m.control, radius=0.5 * evidence.length)
+        elif not noise:
+            m.control = self.settings.sigma.next(m.control, evidence)
+        if evidence.length <= EPS * float(np.linalg.norm(self.x)):
+            m.stuck = PATIENCE
+        elif m.noisy or rounding:
+            m.stuck += 1
+        elif accepted and not noise:
+            m.stuck = max(0, m.stuck - 1) if not self.consistent() else 0
+
+    def noise_explains(self, evidence: Evidence) -> bool:
+        """Whether the miss is within the allowance, which was taken off already, or noise is most of g."""
+        return (evidence.third or evidence.second).value <= 0.0 or self.memory.blur >= 0.5
 
     def measure_noise(self, step: Step) -> None:
         """The blur of this step, and how far one term's g, B and T stray from their means, for the size rules.

@@ -13,7 +13,7 @@ from tercet.criticality import Tolerances, certify
 from tercet.methods.run import Method, Run, Walk
 from tercet.methods.stm import STM
 from tercet.objectives.base import Bound
-from tercet.objectives.counting import AnyPoint, DeadlineError, EvaluationError, Meter
+from tercet.objectives.counting import AnyPoint, DeadlineError, EvaluationError, Meter, NotFiniteError
 from tercet.objectives.functions import Function
 from tercet.records import Certificate, Status, Vector
 from tercet.result import Info, Result, Row, Trace
@@ -69,6 +69,10 @@ def minimize(
 
 def bind(problem: Any, x0: Any, derivatives: dict[str, Callable[..., Any]]) -> Bound:
     """The objective of a flat vector behind whatever the user gave."""
+    if isinstance(problem, type):
+        raise ValueError(
+            f"minimize(problem={problem.__name__}): pass an object, {problem.__name__}(...), not the class."
+        )
     if hasattr(problem, "bind"):
         if derivatives:
             raise ValueError(
@@ -111,6 +115,8 @@ class Drive:
             return Status.MAX_SECONDS, None
         except KeyboardInterrupt as error:
             return Status.INTERRUPTED, error
+        except NotFiniteError:
+            return Status.NOT_FINITE, None
         except EvaluationError as error:
             return Status.FUNCTION_ERROR, error.__cause__
 
@@ -129,7 +135,8 @@ class Drive:
         if self.callback is None:
             return False
         try:
-            return self.callback(Info(self.bound.restore(self.walk.x), row.f, row)) is True
+            answer = self.callback(Info(self.bound.restore(self.walk.x.copy()), row.f, row))
+            return isinstance(answer, bool | np.bool_) and bool(answer)
         except StopIteration:
             return True
 
@@ -137,7 +144,11 @@ class Drive:
         """The better of x and x0 by the full objective, and its certificate."""
         self.run.meter.deadline = np.inf
         x, fun, point = self.best()
-        certificate = self.certificate(x, point, status)
+        try:
+            certificate = self.certificate(x, point, status)
+        except KeyboardInterrupt as interruption:
+            status, error = Status.INTERRUPTED, interruption
+            certificate = self.nothing(status)
         if certificate.holds and status in (Status.MAX_ITERATIONS, Status.MAX_EPOCHS, Status.NOISE, Status.ROUNDING):
             status = Status.CERTIFIED
         if status is Status.CERTIFIED and not certificate.holds:
@@ -147,7 +158,7 @@ class Drive:
             message += f" It raised {type(error).__name__}: {error}"
         message += f" Checked: order {certificate.order} over {certificate.over}; {certificate.how}."
         return Result(
-            x=self.bound.restore(x),
+            x=self.bound.restore(x.copy()),
             fun=fun,
             status=status,
             message=message,
@@ -175,27 +186,20 @@ class Drive:
         try:
             point = make()
             return point, point.value()
-        except EvaluationError:
+        except (EvaluationError, KeyboardInterrupt):
             return None, np.nan
+
+    def nothing(self, status: Status) -> Certificate:
+        """A certificate that says that there is none."""
+        t, n, nan = self.run.tolerances, self.run.n, float("nan")
+        how = f"not computed: {status.name.lower()}"
+        return Certificate(nan, nan, nan, t.eps1, t.eps2, t.eps3, t.zeta, t.order, n, n, how)
 
     def certificate(self, x: Vector, point: AnyPoint | None, status: Status) -> Certificate:
         """The certificate on the full data; after an interruption or an error only what is already known."""
         if self.walk.certificate is not None and x is self.walk.x:
             return self.walk.certificate
-        t = self.run.tolerances
-        nothing = Certificate(
-            np.nan,
-            np.nan,
-            np.nan,
-            t.eps1,
-            t.eps2,
-            t.eps3,
-            t.zeta,
-            t.order,
-            self.run.n,
-            self.run.n,
-            "not computed: " + status.name.lower(),
-        )
+        t, nothing = self.run.tolerances, self.nothing(status)
         hasty = (Status.INTERRUPTED, Status.FUNCTION_ERROR, Status.NOT_FINITE, Status.MAX_SECONDS, Status.UNBOUNDED)
         if point is None or not np.isfinite(point.value()):
             return nothing
@@ -204,7 +208,7 @@ class Drive:
             exact = self.run.view(None).exact(point)
             asked = replace(t, order=order)
             partial, _ = certify(exact, self.run.n, asked, self.run.dense, self.run.how, self.run.seed)
-        except EvaluationError:
+        except (EvaluationError, NotFiniteError):
             return nothing
         if not np.isfinite(partial.chi1):
             return nothing
@@ -215,8 +219,14 @@ def check_budgets(**budgets: float | None) -> None:
     """Tolerance and budgets are positive numbers (max_iterations may be 0)."""
     for name, value in budgets.items():
         least = 0 if name == "max_iterations" else np.nextafter(0, 1)
-        if value is not None and not (isinstance(value, int | float | np.number) and least <= value):
+        if value is None and name != "tol":
+            continue
+        if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not least <= value:
             raise ValueError(f"minimize({name}={value!r}): {name} must be a positive number.")
+        if name in ("tol", "max_iterations") and not np.isfinite(value):
+            raise ValueError(f"minimize({name}={value!r}): give a finite number.")
+        if name == "max_iterations" and value != int(value):
+            raise ValueError(f"minimize({name}={value!r}): give a whole number.")
 
 
 def check_choices(method: Any, order: int | None, seed: Any, callback: Any) -> None:
@@ -227,7 +237,7 @@ def check_choices(method: Any, order: int | None, seed: Any, callback: Any) -> N
         )
     if isinstance(method, type):
         raise ValueError(f"minimize(method={method.__name__}): pass an object, {method.__name__}(), not the class.")
-    if order not in (None, 1, 2, 3):
+    if order is not None and not (isinstance(order, int | np.integer) and 1 <= order <= 3):
         raise ValueError(f"minimize(order={order!r}): order is 1, 2 or 3, the order of the certificate.")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"minimize(seed={seed!r}): seed is a whole number that is at least 0.")

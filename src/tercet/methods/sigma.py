@@ -104,7 +104,8 @@ class SignedEstimate:
 
     After an accepted step sigma is the signed estimate max(p (f+ - phi)/|s|^p, (grad f+ - grad phi)'s/|s|^p, 0), but
     not below `shrink` sigma. After a rejection it is at least `grow` sigma and at most `leap` sigma. A radius keeps the
-    next step within twice the last good one, since an estimate along one direction says little about another.
+    next step within twice the last good one (or `memory` times the old radius, if that is more), since an estimate
+    along one direction says little about another.
     """
 
     start: float = 1.0
@@ -120,7 +121,10 @@ class SignedEstimate:
         if not 0 < self.eta1 < 1:
             raise ValueError(f"SignedEstimate(eta1={self.eta1}): give 0 < eta1 < 1.")
         if not (0 < self.shrink < 1 < self.grow <= self.leap):
-            raise ValueError("SignedEstimate: give 0 < shrink < 1 < grow <= leap.")
+            given = f"shrink={self.shrink}, grow={self.grow}, leap={self.leap}"
+            raise ValueError(f"SignedEstimate({given}): give 0 < shrink < 1 < grow <= leap.")
+        if not 0 <= self.memory <= 1:
+            raise ValueError(f"SignedEstimate(memory={self.memory}): memory is a fraction between 0 and 1.")
 
     def first(self) -> Control:
         """sigma_0, any length."""

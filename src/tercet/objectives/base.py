@@ -146,7 +146,10 @@ def tensor_from_products(product: Callable[[Vector, Vector], Vector], V: Matrix)
 
 def check_length(name: str, x0: Any, d: int) -> Vector:
     """x0 as a finite float vector of length d, or a ValueError that says what is wrong with it."""
-    x = np.asarray(x0)
+    try:
+        x = np.asarray(x0)
+    except ValueError as error:
+        raise ValueError(f"minimize(x0={x0!r}): x0 is not a rectangular array of numbers.") from error
     if x.dtype.kind not in "fiub":
         raise ValueError(f"minimize({name}=...): x0 has dtype {x.dtype}; give real numbers.")
     if x.shape != (d,):

@@ -30,9 +30,13 @@ class Meter:
 
     def count(self, order: str, evaluations: int) -> None:
         """Add to one order; raises DeadlineError first when the time is up, so that no sub-problem overruns."""
+        self.look()
+        self.tally[order] += evaluations
+
+    def look(self) -> None:
+        """Raise DeadlineError when the time is up."""
         if time.perf_counter() > self.deadline:
             raise DeadlineError
-        self.tally[order] += evaluations
 
     def counts(self) -> Counts:
         """What has been counted so far."""
@@ -43,6 +47,10 @@ class EvaluationError(Exception):
     """The objective raised; `__cause__` is what it raised."""
 
 
+class NotFiniteError(Exception):
+    """A derivative that the run needs is not finite."""
+
+
 class CountedPoint:
     """A point that counts what is asked of it and remembers value, gradient and Hessian, so that each is paid once."""
 
@@ -51,6 +59,8 @@ class CountedPoint:
         self._point, self._meter = point, meter
         self.terms: int = point.terms
         self.parts: tuple[Point, ...] = (point,)
+        if hasattr(point, "watch"):  # differences make many calls, and each of them looks at the clock
+            point.watch(meter.look)
 
     def value(self) -> float:
         """f(x); counted the first time."""
@@ -126,6 +136,8 @@ class CountedPoint:
     def _pay(self, order: str, evaluations: int, work: Callable[[], R]) -> R:
         self._meter.count(order, evaluations)
         result = self._run(work)
+        if order in ("hessian", "third") and not np.all(np.isfinite(np.asarray(result))):
+            raise NotFiniteError(order)
         extra = getattr(self._point, "extra", None)  # a point that works by differences says what they took
         for lower, spent in (extra() if extra else {}).items():
             self._meter.count(lower, spent)
@@ -134,6 +146,8 @@ class CountedPoint:
     def _run(self, work: Callable[[], R]) -> R:
         try:
             return work()
+        except DeadlineError:
+            raise
         except Exception as error:
             raise EvaluationError(f"{type(error).__name__}: {error}") from error
 

@@ -95,7 +95,7 @@ class ChunkedKernels:
 
         def grouped(x: Any, batch: Any, mask: Any) -> Any:
             def fold(leaf: Any) -> Any:
-                return leaf.reshape((GROUPS, chunk // GROUPS, *leaf.shape[1:]))
+                return leaf.reshape((chunk // GROUPS, GROUPS, *leaf.shape[1:])).swapaxes(0, 1)
 
             parts = jax.tree_util.tree_map(fold, batch)
             return jax.vmap(lambda b, m: jax.grad(chunk_sum)(x, b, m))(parts, fold(mask))
@@ -211,9 +211,7 @@ class SumPoint:
 
     def gradient_errors(self) -> Matrix:
         """From the spread of the groups' gradients, each scaled to the mean over its own examples."""
-        chunk = self.view.objective.chunk
-        place = np.arange(self.terms) % chunk // (chunk // GROUPS)
-        sizes = np.bincount(place, minlength=GROUPS)
+        sizes = np.bincount(np.arange(self.terms) % GROUPS, minlength=GROUPS)
         used = sizes > 0
         return group_errors(self.groups[used] * (self.terms / sizes[used])[:, None])
 

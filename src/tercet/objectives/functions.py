@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet.objectives.base import Bound, tensor_from_products
 from tercet.objectives.jaxtools import derivative_family, flatten, import_jax, precision
@@ -39,7 +40,7 @@ class Function:
             traced = self.trace(x0)
             if traced is not None:
                 return traced
-        x = np.asarray(x0)
+        x = as_array(x0)
         if x.ndim != 1 or x.size == 0 or x.dtype.kind not in "fiub" or not np.all(np.isfinite(x)):
             raise ValueError(
                 f"minimize(x0=...): x0 has shape {x.shape} and dtype {x.dtype}; "
@@ -54,38 +55,31 @@ class Function:
             jax = import_jax("A plain function without derivatives")
         except ImportError:
             return None
-        tree = np.asarray(x0) if isinstance(x0, list | tuple) else x0
+        tree = as_array(x0) if isinstance(x0, list | tuple) else x0
         dtype = precision(tree)
         start, unravel, restore = flatten(tree, dtype)
         with jax.enable_x64(dtype == np.float64):
             try:
                 shape = jax.eval_shape(lambda x: self.fun(unravel(x)), jax.ShapeDtypeStruct(start.shape, dtype))
-            except (jax.errors.JAXTypeError, TypeError, ValueError, AttributeError):
-                return None
+            except Exception as error:
+                if isinstance(tree, np.ndarray):
+                    return None  # not a JAX function; if it is broken otherwise, its first call will tell
+                raise ValueError(
+                    f"minimize(problem=...): with x0 of type {type(x0).__name__} the function has to be one that "
+                    f"JAX can trace, but it raised {type(error).__name__}: {error}"
+                ) from error
         if getattr(shape, "shape", None) != ():
             raise ValueError(f"minimize(problem=...): the function returns {shape}, but a scalar is needed.")
-        key = (
-            self.fun,
-            jax.tree_util.tree_structure(tree),
-            tuple(np.shape(a) for a in jax.tree_util.tree_leaves(tree)),
-        )
-        family = remembered(key, lambda: derivative_family(jax, lambda x: self.fun(unravel(x))))
+        family = derivative_family(jax, lambda x: self.fun(unravel(x)))
         return Bound(JaxObjective(start.size, family, dtype, jax), start, restore)
 
 
-_families: OrderedDict[Any, dict[str, Callable[..., Any]]] = OrderedDict()
-
-
-def remembered(key: Any, make: Callable[[], dict[str, Callable[..., Any]]]) -> dict[str, Callable[..., Any]]:
-    """The compiled derivatives of the last few functions, so that a second call of `minimize` compiles nothing."""
+def as_array(x0: Any) -> NDArray[Any]:
+    """x0 as an array, or a ValueError that names it."""
     try:
-        family = _families.pop(key, None) or make()
-    except TypeError:  # a function that cannot be hashed
-        return make()
-    _families[key] = family
-    while len(_families) > 32:
-        _families.popitem(last=False)
-    return family
+        return np.asarray(x0)
+    except ValueError as error:
+        raise ValueError(f"minimize(x0={x0!r}): x0 is not a rectangular array of numbers.") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +241,15 @@ class CallPoint:
     terms: int = 1
     made: Counter[str] = field(default_factory=Counter)  # evaluations spent on differences
 
+    def watch(self, look: Callable[[], None]) -> None:
+        """Have the clock looked at before each call of the user's function."""
+        self.__dict__["look"] = look
+
+    def ask(self, name: str, x: Vector, *more: Vector, shape: tuple[int, ...]) -> Any:
+        """One call of the user's function, unless the time is up."""
+        self.__dict__.get("look", lambda: None)()
+        return self.objective.ask(name, x, *more, shape=shape)
+
     def extra(self) -> dict[str, int]:
         """Evaluations of lower order that differences took since the last call."""
         spent = dict(self.made)
@@ -259,7 +262,7 @@ class CallPoint:
 
     def value(self) -> float:
         """f(x)."""
-        return self.objective.ask("fun", self.x, shape=())
+        return self.ask("fun", self.x, shape=())
 
     def gradient(self) -> Vector:
         """grad f(x)."""
@@ -269,10 +272,10 @@ class CallPoint:
         """grad f at any x: as given, or by central differences of f."""
         d = self.objective.d
         if self.has("grad"):
-            return self.objective.ask("grad", x, shape=(d,))
+            return self.ask("grad", x, shape=(d,))
         self.made["value"] += 2 * d
         h = EPS ** (1 / 3) * np.maximum(1.0, np.abs(x))
-        f = [[self.objective.ask("fun", x + sign * e, shape=()) for sign in (1.0, -1.0)] for e in np.diag(h)]
+        f = [[self.ask("fun", x + sign * e, shape=()) for sign in (1.0, -1.0)] for e in np.diag(h)]
         return np.array([(up - down) for up, down in f]) / (2 * h)
 
     def gradient_errors(self) -> Matrix:
@@ -284,8 +287,9 @@ class CallPoint:
         """hess f(x) as given, from products, or by differences."""
         d = self.objective.d
         if self.has("hess"):
-            B = self.objective.ask("hess", self.x, shape=(d, d))
+            B = self.ask("hess", self.x, shape=(d, d))
         else:
+            self.made["hessian"] += d - 1 if self.has("hvp") else 0  # d products, of which one is counted already
             B = np.stack([self.product_at(self.x, e) for e in np.eye(d)])
         return 0.5 * (B + B.T)
 
@@ -305,10 +309,10 @@ class CallPoint:
         """hess f v at any x: as given, or by differences of the gradient (of f, where that is all there is)."""
         d = self.objective.d
         if self.has("hvp"):
-            return self.objective.ask("hvp", x, v, shape=(d,))
+            return self.ask("hvp", x, v, shape=(d,))
         if self.has("hess"):
             self.made["hessian"] += 1
-            return self.objective.ask("hess", x, shape=(d, d)) @ v
+            return self.ask("hess", x, shape=(d, d)) @ v
         length = float(np.linalg.norm(v))
         if length == 0.0:
             return np.zeros(d)
@@ -321,7 +325,7 @@ class CallPoint:
         """third f(x)[u, v]: as given, or the difference of Hessian products along u."""
         d = self.objective.d
         if self.has("tvp"):
-            return self.objective.ask("tvp", self.x, u, v, shape=(d,))
+            return self.ask("tvp", self.x, u, v, shape=(d,))
         if self.has("third"):
             return (self.tensor @ v) @ u
         length = float(np.linalg.norm(u))
@@ -339,7 +343,7 @@ class CallPoint:
     def tensor(self) -> Tensor:
         """third f(x) as given."""
         d = self.objective.d
-        return self.objective.ask("third", self.x, shape=(d, d, d))
+        return self.ask("third", self.x, shape=(d, d, d))
 
     def third_square(self, s: Vector) -> Vector:
         """third f(x)[s, s]."""

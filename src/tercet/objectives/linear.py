@@ -70,7 +70,8 @@ class Reference:
         if rows is None:
             known = np.full(self.total, np.nan)
             known[self.rows] = self.c
-            return known
+            repeats = np.count_nonzero(np.isfinite(known)) < len(self.rows)
+            return None if repeats else known
         return np.concatenate([self.c, np.full(len(rows) - len(self.c), np.nan)])
 
 
@@ -226,8 +227,11 @@ class LinearView:
         if d > DENSE_LIMIT:
             blind = np.diff(self.A.tocsc().indptr) == 0 if sp.issparse(self.A) else ~np.any(self.A, axis=0)
             return np.where(blind & (penalty.mask > 0), 0.0, x)
-        values, vectors = np.linalg.eigh(self.gram(np.ones(self.A.shape[0])))
-        N = vectors[:, values <= 1e-12 * max(float(values[-1]), np.finfo(float).tiny)]
+        gram = self.gram(np.ones(self.A.shape[0]))
+        lengths = np.sqrt(np.diag(gram))  # of the columns, so that a badly scaled one does not look like nothing
+        lengths[lengths == 0.0] = 1.0
+        values, vectors = np.linalg.eigh(gram / np.outer(lengths, lengths))
+        N, _ = np.linalg.qr(vectors[:, values <= 1e-13 * d] / lengths[:, None])
         weighted = penalty.mask[:, None] * N
         return x - N @ np.linalg.lstsq(N.T @ weighted, weighted.T @ x, rcond=1e-10)[0]
 
@@ -350,7 +354,7 @@ def check_matrix(X: Any) -> Any:
         A.sum_duplicates()
         values = A.data
     else:
-        A = values = np.asarray(X, dtype=np.float64)
+        A = values = as_numbers("X", X)
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(f"LinearModel(X=...): X has shape {A.shape}; give a non-empty table of rows and columns.")
     if not np.all(np.isfinite(values)):
@@ -358,9 +362,17 @@ def check_matrix(X: Any) -> Any:
     return A
 
 
+def as_numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """An array of floats, or a ValueError that names the argument."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"LinearModel({name}=...): {name} is not an array of numbers ({error}).") from error
+
+
 def check_targets(y: Any, n: int) -> Vector:
     """y as a finite float64 vector of length n."""
-    targets = np.asarray(y, dtype=np.float64)
+    targets = as_numbers("y", y)
     if targets.shape != (n,):
         raise ValueError(
             f"LinearModel(y=...): y has shape {targets.shape}, but X has {n} rows; give one target per row."
@@ -374,7 +386,7 @@ def check_targets(y: Any, n: int) -> Vector:
 
 def check_weights(weights: Any, n: int) -> Vector:
     """Weights of length n, at least 0 and not all 0, normalized to mean one."""
-    w = np.asarray(weights, dtype=np.float64)
+    w = as_numbers("weights", weights)
     if w.shape != (n,):
         raise ValueError(f"LinearModel(weights=...): weights have shape {w.shape}; give one per row, shape ({n},).")
     if not np.all(np.isfinite(w)) or np.any(w < 0) or not np.any(w > 0):

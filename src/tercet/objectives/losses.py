@@ -69,7 +69,9 @@ class Logistic:
         """l' = p - y, l'' = p(1-p), l''' = p(1-p)(1-2p)."""
         p, q = expit(z), expit(-z)
         p1 = p * q
-        return np.logaddexp(0.0, z) - y * z, np.where(y == 1.0, -q, p - y), p1, p1 * (q - p)
+        # For y = 1 the value is log(1 + exp(-z)), which the difference would lose for large z.
+        value = np.where(y == 1.0, np.logaddexp(0.0, -z), np.logaddexp(0.0, z) - y * z)
+        return value, np.where(y == 1.0, -q, p - y), p1, p1 * (q - p)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
+from numbers import Integral
 from typing import Protocol
 
 from tercet.records import Sizes
@@ -68,9 +69,10 @@ class Full:
 
 def count(call: str, name: str, size: float, n: int) -> int:
     """A size given as a fraction (a float up to 1) or as a count (an int) of n terms."""
-    if isinstance(size, bool) or not size > 0 or (not isinstance(size, int) and size > 1):
+    whole = isinstance(size, Integral)
+    if isinstance(size, bool) or not size > 0 or (not whole and size > 1):
         raise ValueError(f"{call}({name}={size}): give a fraction in (0, 1] or a positive whole number of terms.")
-    return min(n, size if isinstance(size, int) else max(1, ceil(size * n)))
+    return min(n, int(size) if whole else max(1, ceil(size * n)))
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,8 @@ class Adaptive:
             return outlook.sizes
         old = (outlook.sizes.gradient, outlook.sizes.hessian, outlook.sizes.third)
         asked = [
-            (spread / (kappa * outlook.step**power)) ** 2
+            # at 1e30 terms any sample is full; the bound keeps tiny steps from overflowing
+            min(spread / max(kappa * outlook.step**power, 1e-300), 1e15) ** 2
             for spread, kappa, power in zip(outlook.spreads, self.kappa, (3, 2, 1), strict=True)
         ]
         new = [min(outlook.n, ceil(min(max(a, m), self.most * m))) for a, m in zip(asked, old, strict=True)]

@@ -79,8 +79,14 @@ class SpectralWorkspace:
         return Step(s, second, add_third(second, s, bend), 1 + bought, how.third)
 
     def meets(self, step: Step, how: Regularization) -> Meets:
-        """The quadratic model is minimized exactly; after a correction by T nothing more is bought to check it."""
-        return (None, None, None) if step.third else (True, True, None)
+        """For the quadratic model as the radius left it; after a correction by T nothing more is bought to check it."""
+        if step.third:
+            return None, None, None
+        gradient = step.second.gradient + Regularizer(how.second, how.power).gradient(step.s)
+        values, _ = self.spectrum
+        r = float(np.linalg.norm(step.s))
+        lowest = float(values[0]) + how.second * r ** (how.power - 2)  # hess m >= B + sigma |s|^(p-2) I
+        return meets_first(gradient, step.s, self.settings.theta), -lowest <= self.settings.theta * r * r, None
 
     def forecast(self, s: Vector) -> Forecast:
         """g's + 1/2 s'Bs and its gradient."""
@@ -116,16 +122,18 @@ class FormedWorkspace:
     def solve(self, how: Regularization) -> Step:
         """A local minimizer of the whole model within the radius, on the branch of s = 0."""
         g, B = self.taylor.g, self.taylor.second.hessian()
-        model = DenseModel(g, B, self.T, Regularizer(how.third, how.power))
+        T, sigma = (self.T, how.third) if how.price > 0 else (None, how.second)
+        model = DenseModel(g, B, T, Regularizer(sigma, how.power))
         s, inner = minimize_model(model, self.settings.theta, self.settings.relative, how.radius)
         Bs = B @ s
         second = Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
-        return Step(s, second, add_third(second, s, (self.T @ s) @ s), inner, how.third)
+        return Step(s, second, None if T is None else add_third(second, s, (T @ s) @ s), inner, sigma)
 
     def meets(self, step: Step, how: Regularization) -> Meets:
         """Whether chi_{m,i}(s) <= theta |s|^(4-i) for i = 1, 2, 3."""
         s, theta = step.s, self.settings.theta
-        model = DenseModel(self.taylor.g, self.taylor.second.hessian(), self.T, Regularizer(step.sigma, how.power))
+        T = self.T if step.third else None
+        model = DenseModel(self.taylor.g, self.taylor.second.hessian(), T, Regularizer(step.sigma, how.power))
         r = float(np.linalg.norm(s))
         values, basis = np.linalg.eigh(model.hessian(s))
         kernel = basis[:, np.abs(values) <= max(1e-8, theta * r * r)]

@@ -6,9 +6,10 @@ The minimizer solves (B + mu I) s = -g with mu = sigma |s|^(p-2) and mu >= -lamb
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
 
 from tercet.records import Vector
+
+EPS = float(np.finfo(float).eps)
 
 
 def regularized_step(values: Vector, c: Vector, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
@@ -19,35 +20,35 @@ def regularized_step(values: Vector, c: Vector, sigma: float, power: int, radius
     along the first eigenvector, without which no minimizer is reached.
     """
     floor = max(0.0, -float(values[0]))
+    gaps = values + floor  # exactly 0 at the most negative eigenvalue, so that mu - floor keeps all its digits
+    if floor == 0.0 and gaps[0] > 0.0 and sigma == 0.0 and np.linalg.norm(c / gaps) <= radius:
+        return -c / gaps, 0.0
 
-    def length(mu: float) -> float:
-        return float(np.linalg.norm(c / (values + mu)))
+    def too_small(rise: float) -> bool:
+        with np.errstate(over="ignore"):
+            r = float(np.linalg.norm(c / (gaps + rise)))
+        return not (r <= radius and sigma * r ** (power - 2) <= floor + rise)
 
-    def excess(mu: float) -> float:
-        r = length(mu)
-        return max(r / radius - 1.0, sigma * r ** (power - 2) / mu - 1.0)
-
-    scale = max(float(np.abs(values).max()), float(np.linalg.norm(c)), np.finfo(float).tiny)
-    low = floor + 1e-14 * max(floor, scale)
-    if excess(low) <= 0.0:
-        return hard_case(values, c, sigma, power, radius, low)
-    high = 2.0 * low + scale
-    while excess(high) > 0.0:
-        high *= 16.0
-    mu = low + float(
-        np.exp(brentq(lambda t: excess(low + np.exp(t)), np.log(1e-16 * low + 1e-300), np.log(high), xtol=1e-12))
-    )
-    return -c / (values + mu), mu
+    # The logarithm of mu - floor is bisected: |s(mu)| falls monotonically, over many orders of magnitude.
+    low, high = np.log(1e-280), np.log(max(floor, float(np.linalg.norm(c)), 1e-270))
+    if not too_small(float(np.exp(low))):
+        return hard_case(gaps, c, sigma, power, radius, floor)
+    while too_small(float(np.exp(high))):
+        high += 10.0
+    while high - low > 1e-13 * max(1.0, abs(high)):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if too_small(float(np.exp(middle))) else (low, middle)
+    rise = float(np.exp(high))
+    return -c / (gaps + rise), floor + rise
 
 
-def hard_case(values: Vector, c: Vector, sigma: float, power: int, radius: float, mu: float) -> tuple[Vector, float]:
+def hard_case(gaps: Vector, c: Vector, sigma: float, power: int, radius: float, floor: float) -> tuple[Vector, float]:
     """The step at the smallest shift; where curvature is negative, lengthened along the first eigenvector."""
-    s = -c / (values + mu)
-    if values[0] >= 0.0:
-        return s, mu
-    target = min(radius, (mu / sigma) ** (1.0 / (power - 2)) if sigma > 0 else radius)
+    s = np.divide(-c, gaps, out=np.zeros_like(c), where=gaps > 0.0)
+    if floor == 0.0:
+        return s, 0.0
+    target = min(radius, (floor / sigma) ** (1.0 / (power - 2)) if sigma > 0 else radius)
     rest = target**2 - float(s @ s)
     if rest > 0.0 and np.isfinite(rest):
-        s = s.copy()
-        s[0] += np.copysign(np.sqrt(rest), s[0] if s[0] != 0 else 1.0)
-    return s, mu
+        s[0] += np.copysign(np.sqrt(rest), -c[0])
+    return s, floor

@@ -1,0 +1,313 @@
+"""One iteration of STM and SCR: the paper's rules, read off the trace, and the sampled variants."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tercet
+from tercet import PaperSigma, Status
+from tercet.criticality import Tolerances
+from tercet.methods.run import Run
+from tercet.objectives.counting import Meter
+
+RNG = np.random.default_rng(3)
+N, D = 3000, 5
+X = RNG.standard_normal((N, D))
+Y = (X @ RNG.standard_normal(D) + RNG.standard_normal(N) > 0).astype(float)
+MODEL = tercet.LinearModel(X, Y, l2=1e-3)
+ROUNDING = 1e-12  # relative, of f
+
+
+class Quartic:
+    """g'x + 1/2 x'Bx + 1/6 T[x]^3 + c/4 sum x_i^4 with random coefficients, and its derivatives, in plain NumPy."""
+
+    def __init__(self, seed: int, d: int):
+        rng = np.random.default_rng(seed)
+        T = rng.standard_normal((d, d, d))
+        orders = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+        self.T = sum(np.transpose(T, order) for order in orders) / 6.0
+        B = rng.standard_normal((d, d))
+        self.B, self.g = (B + B.T) / 2, rng.standard_normal(d)
+        self.start = 2.0 * rng.standard_normal(d)
+
+    def value(self, x: np.ndarray) -> float:
+        cubic = ((self.T @ x) @ x) @ x / 6.0
+        return float(self.g @ x + 0.5 * x @ self.B @ x + cubic + 0.25 * np.sum(x**4))
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        return self.g + self.B @ x + 0.5 * (self.T @ x) @ x + x**3
+
+    def hessian(self, x: np.ndarray) -> np.ndarray:
+        return self.B + self.T @ x + np.diag(3.0 * x**2)
+
+    def third(self, x: np.ndarray) -> np.ndarray:
+        T = self.T.copy()
+        i = np.arange(len(x))
+        T[i, i, i] += 6.0 * x
+        return T
+
+    def minimize(self, method: Any, **options: Any) -> tuple[tercet.Result, list[np.ndarray]]:
+        """The run, and all its points with the start first."""
+        points = [self.start]
+        result = tercet.minimize(
+            self.value,
+            self.start,
+            grad=self.gradient,
+            hess=self.hessian,
+            third=self.third,
+            method=method,
+            callback=lambda info: points.append(info.x.copy()),
+            **options,
+        )
+        return result, points
+
+
+def taylor_decrease(f: Quartic, x: np.ndarray, s: np.ndarray, order: int) -> float:
+    """phi(0) - phi(s) of the Taylor polynomial of the given order."""
+    cubic = ((f.third(x) @ s) @ s) @ s / 6.0 if order >= 3 else 0.0
+    return -float(f.gradient(x) @ s + 0.5 * s @ f.hessian(x) @ s + cubic)
+
+
+# the paper's Algorithm 1 --------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 4), order=st.sampled_from([2, 3]))
+def test_ratio_acceptance_and_sigma_follow_algorithm_1(seed, d, order):
+    f, rule = Quartic(seed, d), PaperSigma()
+    kind = tercet.STM if order == 3 else tercet.SCR
+    result, points = f.minimize(kind(sizes=tercet.Full(), sigma=rule))
+    rows = list(result.trace)
+    assert result.success
+    for k, row in enumerate(rows):
+        x, after = points[k], points[k + 1]
+        here, size = f.value(x), max(1.0, abs(f.value(x)))
+        assert row.gradient_norm == pytest.approx(np.linalg.norm(f.gradient(x)), rel=1e-9, abs=1e-14)
+        if not row.accepted:
+            assert np.array_equal(after, x)  # x changes only on acceptance
+            assert row.f == here
+        else:
+            s = after - x
+            assert row.step_norm == pytest.approx(np.linalg.norm(s), rel=1e-6, abs=1e-13)
+            assert row.f == f.value(after)
+            assert row.f <= here + ROUNDING * size
+            decrease = taylor_decrease(f, x, s, order)
+            if row.escape == 0 and decrease > 1e-9 * size:  # above rounding, rho can be recomputed
+                assert row.ratio == pytest.approx((here - row.f) / decrease, rel=1e-4)
+                assert row.ratio >= rule.eta1
+        if k + 1 < len(rows) and rows[k + 1].escape == row.escape == 0:
+            sigma, new = row.sigma, rows[k + 1].sigma
+            if row.ratio > rule.eta2:
+                expected = max(rule.minimum, 0.8 * sigma)
+            else:
+                expected = sigma if row.ratio >= rule.eta1 else 2.0 * sigma
+            # A step that no model can vouch for is not tried: sigma is then raised tenfold before f is looked at.
+            tenfold = np.log10(new / expected)
+            assert tenfold == pytest.approx(max(0, round(tenfold)), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
+@pytest.mark.parametrize("sigma", [PaperSigma(), tercet.SignedEstimate()], ids=["paper", "signed"])
+def test_with_all_terms_f_never_rises_on_an_accepted_step_and_x_stays_on_a_rejected_one(seed, kind, sigma):
+    f = Quartic(seed, 3)
+    result, points = f.minimize(kind(sizes=tercet.Full(), sigma=sigma))
+    values = np.array([f.value(x) for x in points])
+    moved = np.array([not np.array_equal(a, b) for a, b in pairwise(points)])
+    assert np.array_equal(moved, result.trace["accepted"].astype(bool))
+    assert np.all(np.diff(values) <= ROUNDING * np.maximum(1.0, np.abs(values[1:])))
+    assert result.fun == values[-1]
+
+
+@pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
+def test_the_first_step_of_a_convex_model_is_its_minimizer(kind):
+    """|grad m(s)| at the first step, recomputed by hand, is as small as the sub-solver promises."""
+    f = Quartic(11, 3)
+    f.B = f.B @ f.B.T + np.eye(3)
+    f.T = 0.05 * f.T
+    result, points = f.minimize(kind(sizes=tercet.Full(), sigma=PaperSigma(start=2.0)), max_iterations=1)
+    s, x = points[1] - points[0], points[0]
+    assert result.trace["accepted"][0]
+    r = float(np.linalg.norm(s))
+    sigma = result.trace["sigma"][0]
+    g = f.gradient(x) + f.hessian(x) @ s
+    gradient = g + 0.5 * (f.third(x) @ s) @ s + sigma * r**2 * s if kind is tercet.STM else g + sigma * r * s
+    assert np.linalg.norm(gradient) <= 1e-3 * np.linalg.norm(f.gradient(x))
+
+
+def test_a_point_worse_than_the_start_is_not_returned_though_the_sampled_phases_do_not_look():
+    for seed in range(5):
+        start = tercet.minimize(MODEL, tol=1e-6).x
+        result = tercet.minimize(MODEL, start, seed=seed, max_iterations=2)
+        assert result.fun <= tercet.minimize(MODEL, start, max_iterations=0).fun
+
+
+# samples ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
+@pytest.mark.parametrize("seed", range(3))
+def test_progressive_samples_are_nested_never_shrink_and_end_at_all_terms(kind, seed):
+    result = tercet.minimize(MODEL, np.ones(D), method=kind(), seed=seed)
+    sizes = result.trace["size_value"]
+    assert result.success
+    assert sizes[0] == 10 * D
+    assert np.all(np.diff(sizes) >= 0)
+    assert sizes[-1] == N
+    for name in ("size_gradient", "size_hessian", "size_third"):
+        assert np.array_equal(result.trace[name], sizes)
+
+
+def test_a_nested_sample_that_grows_evaluates_only_the_rows_it_gains():
+    result = tercet.minimize(MODEL, np.ones(D), seed=0, max_iterations=4)
+    first = result.trace.rows[0]
+    m = first.sizes.value
+    assert (first.counts.value, first.counts.gradient) == (2 * m, m)  # f at x and at the trial point, g at x
+    for before, row in pairwise(result.trace.rows):
+        gained = row.sizes.value - before.sizes.value
+        assert row.counts.value - before.counts.value == row.sizes.value + gained
+
+
+def test_scr_counts_no_third_derivatives_along_the_way():
+    result = tercet.minimize(MODEL, np.ones(D), method=tercet.SCR())
+    assert np.all(result.trace["third"] == 0)
+    assert not np.any(result.trace["third_bought"])
+
+
+def test_stm_of_no_worth_buys_no_third_derivative():
+    result = tercet.minimize(MODEL, np.ones(D), method=tercet.STM(worth=0.0))
+    assert result.success
+    assert np.all(result.trace["third"] == 0)
+    assert not np.any(result.trace["third_bought"])
+
+
+def test_stm_of_no_worth_buys_no_third_derivative_of_a_plain_function_either():
+    result, _ = Quartic(1, 3).minimize(tercet.STM(worth=0.0))
+    steps = result.trace["escape"] == 0
+    assert not np.any(result.trace["third_bought"][steps])
+
+
+def test_stm_of_infinite_worth_buys_third_derivatives_at_every_iteration():
+    result = tercet.minimize(MODEL, np.ones(D), method=tercet.STM(worth=np.inf))
+    assert result.success
+    assert np.all(result.trace["third_bought"])
+    assert result.trace["third"][-1] > 0
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("sizes", [(200, 100, 50), (0.1, 0.05, 0.01)], ids=["counts", "fractions"])
+def test_fixed_draws_three_independent_samples_of_the_sizes_asked(sizes, replacement):
+    expected = [size if isinstance(size, int) else round(size * N) for size in sizes]
+    drawn: list[list[int]] = []
+    line = make_line(tercet.STM(tercet.Fixed(*sizes, replacement=replacement), tercet.Dense(), worth=np.inf))
+    independent = line.draws.independent
+
+    def record(m: int) -> Any:
+        rows = independent(m)
+        drawn.append(sorted(rows))
+        return rows
+
+    line.draws.independent = record
+    before = line.run.meter.counts()
+    for k in range(4):
+        row = line.step()
+        counts = line.run.meter.counts()
+        assert (row.sizes.value, row.sizes.gradient, row.sizes.hessian, row.sizes.third) == (N, *expected)
+        assert counts.value - before.value == (2 * N if k == 0 else N)  # f at the trial point; f(x) is known
+        assert counts.hessian - before.hessian == expected[1]
+        assert 0 < counts.third - before.third <= expected[2]
+        before = counts
+    assert [len(rows) for rows in drawn] == expected * 4
+    for k, rows in enumerate(drawn):
+        if not replacement:
+            assert len(set(rows)) == len(rows)
+        assert all(rows != other for other in drawn[:k])
+    if replacement:
+        assert any(len(set(rows)) < len(rows) for rows in drawn)
+
+
+def test_fixed_gradients_cost_their_sample_and_no_more_unless_all_rows_are_needed():
+    line = make_line(tercet.STM(tercet.Fixed(200, 100, 50), tercet.Dense(), worth=np.inf))
+    before = 0
+    for _ in range(4):
+        line.step()
+        after = line.run.meter.counts().gradient
+        assert after - before == 200
+        before = after
+
+
+def make_line(method: Any, problem: Any = MODEL, start: Any = None, seed: int = 0) -> Any:
+    """A run of the method that is taken step by step."""
+    bound = problem.bind(np.ones(problem.d) if start is None else start)
+    run = Run(bound.objective, bound.x0, seed, Tolerances.of(1e-8, 3), Meter(bound.objective.n))
+    return method.start(run)
+
+
+@pytest.mark.parametrize("sigma", [PaperSigma(), tercet.SignedEstimate()], ids=["paper", "signed"])
+def test_a_rejection_that_noise_explains_leaves_sigma_alone(sigma):
+    start = tercet.minimize(MODEL).x  # at the minimum of f every sampled step is noise
+    line = make_line(tercet.STM(sizes=tercet.Fixed(0.02, 0.02, 0.02), sigma=sigma), start=start)
+    noisy = 0
+    for _ in range(200):
+        control, row = line.memory.control, line.step()
+        if isinstance(row, Status):
+            assert row is Status.NOISE
+            break
+        if line.memory.noisy:
+            noisy += 1
+            assert not row.accepted
+            assert line.memory.control == control
+    assert noisy >= 15
+
+
+def test_a_rejection_that_noise_explains_enlarges_the_samples_of_a_rule_that_grows():
+    start = tercet.minimize(MODEL).x
+    line = make_line(tercet.STM(sizes=tercet.Growing(start=0.01, factor=1.1)), start=start)
+    before, row = line.memory.sizes, line.step()
+    assert not row.accepted
+    assert line.memory.noisy
+    assert line.memory.sizes.gradient == int(np.ceil(2 * 1.1 * before.gradient))
+
+
+def test_without_noise_awareness_a_rejection_raises_sigma():
+    start = tercet.minimize(MODEL).x
+    line = make_line(
+        tercet.STM(sizes=tercet.Fixed(0.02, 0.02, 0.02), sigma=PaperSigma(), noise_aware=False), start=start
+    )
+    for _ in range(5):
+        before = line.memory.control.third
+        row = line.step()
+        assert not row.accepted
+        assert not line.memory.noisy
+        assert line.memory.control.third == 2.0 * max(before, row.sigma)
+
+
+@pytest.mark.parametrize("rule", [tercet.Growing, tercet.Adaptive])
+def test_independent_samples_with_replacement_reach_the_minimum(rule):
+    best = tercet.minimize(MODEL, tol=1e-10).fun
+    for seed in range(3):
+        result = tercet.minimize(MODEL, method=tercet.STM(sizes=rule(replacement=True)), seed=seed)
+        assert result.success, result.status
+        assert result.fun - best <= 1e-10
+
+
+def test_fixed_samples_with_replacement_descend_to_their_noise():
+    result = tercet.minimize(MODEL, np.ones(D), method=tercet.STM(sizes=tercet.Fixed(0.3, 0.3, 0.3, replacement=True)))
+    best = tercet.minimize(MODEL, tol=1e-10).fun
+    assert result.status is Status.NOISE
+    assert 0 <= result.fun - best <= 1e-3
+
+
+def test_growing_and_adaptive_sizes_never_shrink_and_reach_all_terms():
+    for rule in (tercet.Growing(), tercet.Adaptive()):
+        result = tercet.minimize(MODEL, method=tercet.STM(sizes=rule))
+        for name in ("size_gradient", "size_hessian", "size_third"):
+            assert np.all(np.diff(result.trace[name]) >= 0)
+        assert result.trace["size_gradient"][-1] == N
+        assert np.all(result.trace["size_value"] == N)

@@ -1,0 +1,362 @@
+"""What every sub-solver promises, in one list; and what each adds of its own."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from tercet.model import DenseModel, Regularizer
+from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
+from tercet.subsolvers.base import Regularization, Taylor
+
+D = 6
+
+
+@dataclass(eq=False)
+class Cubic:
+    """g's + 1/2 s'Bs + 1/6 T[s]^3 as a point of 10 terms that counts what is asked of it."""
+
+    g: np.ndarray
+    B: np.ndarray
+    T: np.ndarray
+    terms: int = 10
+    asked: dict = field(default_factory=lambda: {"hessian": 0, "product": 0, "third": 0})
+    formed: bool = False
+
+    def gradient(self):
+        return self.g
+
+    def hessian(self):
+        self.asked["hessian"] += not self.formed  # remembered, as by the counted points
+        self.formed = True
+        return self.B
+
+    def hessian_product(self, v):
+        self.asked["product"] += 1
+        return self.B @ v
+
+    def third_product(self, u, v):
+        self.asked["third"] += 1
+        return self.T @ v @ u
+
+    def third_square(self, s):
+        return self.third_product(s, s)
+
+    def third_square_price(self, s):
+        return 6
+
+    def third_tensor(self, V):
+        self.asked["third"] += 1
+        return np.einsum("abc,ai,bj,ck->ijk", self.T, V, V, V)
+
+
+def problem(seed, convex=False, d=D, bend=1.0):
+    rng = np.random.default_rng(seed)
+    B = rng.standard_normal((d, d))
+    T = rng.standard_normal((d, d, d))
+    T = sum(T.transpose(p) for p in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))) / 6
+    B = B @ B.T / d + 0.1 * np.eye(d) if convex else (B + B.T) / 2
+    return Cubic(rng.standard_normal(d), B, bend * T)
+
+
+def taylor_of(point, order=3, forms=False):
+    return Taylor(point.g, point, point if order == 3 else None, True, forms)
+
+
+def model_of(point, step, how):
+    """The model that the step was taken on, from its arrays."""
+    return DenseModel(point.g, point.B, None if step.third is None else point.T, Regularizer(step.sigma, how.power))
+
+
+# name: the sub-solver, whether T is formed, and whether T[s]^2 is taken at s itself or at the step before a correction
+SOLVERS = {
+    "dense, formed": (Dense(), True, "itself"),
+    "dense, spectral": (Dense(), False, "before"),
+    "dense, three products": (Dense(products=3), False, "before"),
+    "krylov": (Krylov(), False, "before"),
+    "gradient descent": (GradientDescent(step=0.5), False, "itself"),
+    "accelerated": (Accelerated(step=0.3), False, "itself"),
+}
+every_solver = pytest.mark.parametrize("name", SOLVERS)
+seeds = pytest.mark.parametrize("seed", range(8))
+
+
+def solve(name, point, how, order=3):
+    solver, forms, _ = SOLVERS[name]
+    workspace = solver.prepare(taylor_of(point, order, forms))
+    return workspace, workspace.solve(how)
+
+
+@every_solver
+@seeds
+@pytest.mark.parametrize("power", [3, 4])
+@pytest.mark.parametrize("radius", [np.inf, 0.2])
+def test_the_second_order_model_decreases(name, seed, power, radius):
+    point, how = problem(seed), Regularization(0.7, 0.7, power, radius)
+    _, step = solve(name, point, how, order=2)
+    assert step.third is None
+    assert step.sigma == 0.7
+    assert model_of(point, step, how).value(step.s) < 0
+    assert point.asked["third"] == 0
+
+
+@pytest.mark.parametrize("name", [n for n, (_, _, where) in SOLVERS.items() if where == "itself"])
+@seeds
+@pytest.mark.parametrize("radius", [np.inf, 0.2])
+def test_the_third_order_model_decreases(name, seed, radius):
+    point, how = problem(seed), Regularization(0.7, 1.3, 4, radius)
+    _, step = solve(name, point, how)
+    assert step.third is not None
+    assert step.sigma == 1.3
+    assert model_of(point, step, how).value(step.s) < 0
+
+
+@every_solver
+@seeds
+@pytest.mark.parametrize("order", [2, 3])
+def test_forecasts_are_the_taylor_polynomials_at_the_step(name, seed, order):
+    point, how = problem(seed), Regularization(0.7, 1.3)
+    _, step = solve(name, point, how, order)
+    s, g, B, T = step.s, point.g, point.B, point.T
+    np.testing.assert_allclose(step.second.decrease, -(g @ s + s @ B @ s / 2), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(step.second.gradient, g + B @ s, rtol=1e-10, atol=1e-12)
+    assert step.forecast is (step.second if order == 2 else step.third)
+    if order == 2:
+        return
+    where = s
+    if SOLVERS[name][2] == "before":
+        # One product buys T[s_2]^2 at the uncorrected step; the forecast says what that product says.
+        where = previous(name, point, how)
+    bend = T @ where @ where
+    np.testing.assert_allclose(step.third.decrease, step.second.decrease - bend @ s / 6, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(step.third.gradient, step.second.gradient + bend / 2, rtol=1e-9, atol=1e-11)
+
+
+def previous(name, point, how):
+    """The step at which the last product with T was taken."""
+    solver, forms, _ = SOLVERS[name]
+    if name == "dense, three products":
+        return Dense(products=2).prepare(taylor_of(point, 3, forms)).solve(how).s
+    return solver.prepare(taylor_of(point, 3, forms)).solve(Regularization(how.second, how.third, price=0.0)).s
+
+
+@every_solver
+@seeds
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("radius", [1e-6, 1e-2, 0.3])
+def test_the_radius_is_respected(name, seed, order, radius):
+    _, step = solve(name, problem(seed), Regularization(1e-3, 1e-3, radius=radius), order)
+    assert 0 < np.linalg.norm(step.s) <= radius * (1 + 1e-9)
+
+
+@every_solver
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("radius", [np.inf, 1e-2], ids=["free", "radius binds"])
+def test_the_first_condition_is_claimed_only_where_it_holds(name, seed, order, radius):
+    """chi_{m,1}(s) = |grad m(s)| <= theta |s|^3, m with its own regularizer and not with the radius."""
+    point, how = problem(seed), Regularization(0.7, 0.9, 4, radius)
+    workspace, step = solve(name, point, how, order)
+    meets = workspace.meets(step, how)
+    theta = SOLVERS[name][0].theta
+    gradient = np.linalg.norm(model_of(point, step, how).gradient(step.s))
+    holds = gradient <= theta * np.linalg.norm(step.s) ** 3 + 1e-13
+    assert meets[0] is None or holds == meets[0]
+
+
+@pytest.mark.parametrize("name", [n for n in SOLVERS if n != "dense, three products"])
+def test_the_first_condition_is_met_and_said_to_be_when_nothing_binds(name):
+    point, how = problem(3, convex=True), Regularization(0.7, 0.7)
+    workspace, step = solve(name, point, how, order=2 if SOLVERS[name][2] == "before" else 3)
+    assert workspace.meets(step, how)[0] is True
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_higher_conditions_of_the_formed_model_are_claimed_only_where_they_hold(seed):
+    theta = 0.5
+    point, how = problem(seed, d=2), Regularization(0.5, 0.5)
+    workspace = Dense(theta=theta).prepare(taylor_of(point, 3, True))
+    step = workspace.solve(how)
+    model, r = model_of(point, step, how), np.linalg.norm(step.s)
+    _, second, third = workspace.meets(step, how)
+    values, basis = np.linalg.eigh(model.hessian(step.s))
+    assert second == (-values[0] <= theta * r**2)
+    angles = np.linspace(0, np.pi, 20001)
+    near = basis[:, np.abs(values) <= theta * r**2]
+    Y = basis @ np.array([np.cos(angles), np.sin(angles)]) if near.shape[1] == 2 else near
+    chi3 = np.abs(np.einsum("abc,ai,bi,ci->i", model.third_tensor(step.s), Y, Y, Y)).max(initial=0.0)
+    if abs(chi3 - theta * r) > 1e-6:
+        assert third == (chi3 <= theta * r)
+
+
+@every_solver
+def test_no_third_derivative_is_bought_at_price_zero(name):
+    point = problem(0)
+    _, step = solve(name, point, Regularization(0.7, 0.9, price=0.0))
+    assert step.third is None
+    assert step.sigma == 0.7
+    assert point.asked["third"] == 0
+
+
+@pytest.mark.parametrize("name", [n for n, (_, _, where) in SOLVERS.items() if where == "before"])
+def test_a_third_derivative_is_bought_only_up_to_its_price(name):
+    for price, bought in ((0.5, False), (0.6, True), (1.0, True)):  # a product evaluates 6 of 10 terms
+        point = problem(0)
+        _, step = solve(name, point, Regularization(0.7, 0.7, price=price))
+        assert (step.third is not None) == bought == (point.asked["third"] > 0)
+
+
+@pytest.mark.parametrize("name", ["dense, formed", "dense, spectral", "dense, three products"])
+def test_the_hessian_is_taken_once_however_often_sigma_changes(name):
+    point = problem(1)
+    workspace, _ = solve(name, point, Regularization(1.0, 1.0))
+    for sigma in (2.0, 20.0, 1e-3):
+        workspace.solve(Regularization(sigma, sigma))
+    assert point.asked["hessian"] == 1
+    assert point.asked["product"] == 0
+
+
+def test_krylov_keeps_its_basis_across_sigmas():
+    point = problem(1)
+    workspace, first = solve("krylov", point, Regularization(1.0, 1.0), order=2)
+    spent = point.asked["product"]
+    assert 0 < spent == first.inner <= D
+    assert workspace.solve(Regularization(1.0, 1.0)).inner == 0
+    assert point.asked["product"] == spent
+    for sigma in (2.0, 20.0, 1e-3, 1e5):
+        workspace.solve(Regularization(sigma, sigma))
+    assert point.asked["product"] <= D
+    V = np.stack(workspace.V, axis=1)
+    np.testing.assert_allclose(V.T @ V, np.eye(V.shape[1]), atol=1e-13)
+    np.testing.assert_allclose(np.stack(workspace.BV, axis=1), point.B @ V, atol=1e-13)
+
+
+@seeds
+def test_a_retry_gives_the_step_that_a_fresh_start_gives(seed):
+    how = Regularization(30.0, 30.0)
+    for name in ("dense, formed", "dense, spectral"):
+        workspace, _ = solve(name, problem(seed), Regularization(1.0, 1.0))
+        np.testing.assert_allclose(workspace.solve(how).s, solve(name, problem(seed), how)[1].s, rtol=1e-9, atol=1e-13)
+
+
+@seeds
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("radius", [np.inf, 0.3])
+def test_a_tight_krylov_step_is_the_dense_one(seed, order, radius):
+    point, how = problem(seed, d=25), Regularization(0.7, 0.9, 4, radius)
+    tight = Krylov(relative=1e-12).prepare(taylor_of(point, order)).solve(how)
+    dense = Dense().prepare(taylor_of(point, order)).solve(how)
+    np.testing.assert_allclose(tight.s, dense.s, rtol=1e-6, atol=1e-8)
+
+
+@seeds
+@pytest.mark.parametrize("relative", [0.3, 1e-3])
+def test_the_krylov_residual_is_below_what_was_asked(seed, relative):
+    point, how = problem(seed, d=25), Regularization(0.7, 0.7)
+    step = Krylov(relative=relative).prepare(taylor_of(point, 2)).solve(how)
+    norm = np.linalg.norm(point.g)
+    residual = np.linalg.norm(model_of(point, step, how).gradient(step.s))
+    assert residual <= min(relative * norm * min(1.0, norm**0.5), 100 * np.linalg.norm(step.s) ** 3) * (1 + 1e-9)
+
+
+@seeds
+def test_the_second_order_dense_step_is_a_global_minimizer(seed):
+    point, how = problem(seed), Regularization(0.7, 0.7)
+    step = Dense().prepare(taylor_of(point, 2)).solve(how)
+    model, rng = model_of(point, step, how), np.random.default_rng(seed)
+    np.testing.assert_allclose(model.gradient(step.s), 0.0, atol=1e-9)
+    least = model.value(step.s)
+    assert all(least <= model.value(s) for s in 3 * rng.standard_normal((500, D)))
+
+
+@seeds
+def test_the_formed_model_is_minimized_to_the_accuracy_asked(seed):
+    point, how = problem(seed), Regularization(0.7, 0.7)
+    step = Dense(relative=1e-9).prepare(taylor_of(point, 3, True)).solve(how)
+    model = model_of(point, step, how)
+    assert np.linalg.norm(model.gradient(step.s)) <= 1e-9 * np.linalg.norm(point.g)
+    assert np.linalg.eigvalsh(model.hessian(step.s))[0] >= -1e-9  # a minimizer, not a saddle
+
+
+def test_the_correction_by_T_lowers_the_third_order_model_on_average():
+    gains = []
+    for seed in range(200):
+        point, how = problem(seed, convex=True, bend=0.5), Regularization(1.0, 1.0)
+        before = Dense().prepare(taylor_of(point, 2)).solve(how)
+        after = Dense().prepare(taylor_of(point)).solve(how)
+        model = DenseModel(point.g, point.B, point.T, Regularizer(1.0))
+        gains.append((model.value(before.s) - model.value(after.s)) / -model.value(before.s))
+    gains = np.array(gains)
+    assert gains.mean() > 4 * gains.std() / np.sqrt(len(gains)) > 0
+    assert np.median(gains) > 0
+
+
+def test_one_correction_has_a_smaller_error_by_one_order_in_the_gradient():
+    """Chebyshev: |grad phi_3(s)| is O(|g|^2) after a Newton step and O(|g|^3) after its correction."""
+    point = problem(5, convex=True)
+    sizes, left = np.array([1e-2, 1e-3]), {2: [], 3: []}
+    for size in sizes:
+        for order in left:
+            small = Cubic(size * point.g, point.B, point.T)
+            step = Dense().prepare(taylor_of(small, order)).solve(Regularization(1e-9, 1e-9))
+            model = DenseModel(small.g, small.B, small.T, Regularizer(0.0))
+            left[order].append(np.linalg.norm(model.gradient(step.s)))
+    slopes = {order: np.log10(errors[0] / errors[1]) for order, errors in left.items()}
+    assert slopes[2] == pytest.approx(2.0, abs=0.1)
+    assert slopes[3] == pytest.approx(3.0, abs=0.1)
+
+
+@every_solver
+@pytest.mark.parametrize("order", [2, 3])
+def test_without_gradient_at_a_minimum_there_is_no_step(name, order):
+    point = problem(0, convex=True)
+    point.g = np.zeros(D)
+    _, step = solve(name, point, Regularization(1.0, 1.0), order)
+    np.testing.assert_array_equal(step.s, 0.0)
+    assert step.forecast.decrease == 0.0
+
+
+@every_solver
+def test_one_variable_is_enough(name):
+    point = Cubic(np.array([2.0]), np.array([[-1.0]]), np.array([[[0.5]]]))
+    how = Regularization(0.8, 0.8)
+    _, step = solve(name, point, how)
+    assert step.s[0] < 0
+    assert model_of(point, step, how).value(step.s) < 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blur_is_the_decrease_that_an_error_of_the_gradient_can_pretend(seed):
+    point, how = problem(seed, convex=True), Regularization(0.7, 0.7)
+    errors = np.random.default_rng(seed).standard_normal((4, D))
+    workspace, step = solve("dense, spectral", point, how, order=2)
+    shifted = point.B + 0.7 * (step.s @ step.s) * np.eye(D)
+    expected = 0.5 * sum(e @ np.linalg.solve(shifted, e) for e in errors)
+    np.testing.assert_allclose(workspace.blur(errors), expected, rtol=1e-8)
+
+
+@every_solver
+def test_blur_is_a_positive_number_or_not_known(name):
+    workspace, _ = solve(name, problem(2), Regularization(0.7, 0.7))
+    blur = workspace.blur(np.ones((1, D)))
+    assert blur is None or blur > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (Dense, "theta", 0.0),
+        (Dense, "relative", -1.0),
+        (Dense, "products", 0),
+        (Krylov, "theta", np.nan),
+        (Krylov, "relative", 0.0),
+        (Krylov, "vectors", 0),
+        (GradientDescent, "step", 0.0),
+        (GradientDescent, "theta", -1.0),
+        (GradientDescent, "iterations", 0),
+        (Accelerated, "step", -0.1),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(kind, name, value):
+    with pytest.raises(ValueError, match=rf"{kind.__name__}\({name}={value}\)"):
+        kind(**{name: value})

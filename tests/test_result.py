@@ -1,0 +1,200 @@
+"""What comes back: the printed table, the trace as a frame and as a plot, and the logic of the certificate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import tercet
+from tercet import Certificate, Counts, Info, Result, Status, Trace
+from tercet.records import Sizes
+from tercet.result import COLUMNS, Row
+
+mpl.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((300, 3))
+Y = (X @ [1.0, -1.0, 0.5] + RNG.standard_normal(300) > 0).astype(float)
+MODEL = tercet.LinearModel(X, Y, "logistic", l2=1e-2)
+RESULT = tercet.minimize(MODEL)
+CERTIFICATE = Certificate(1e-9, 1e-6, 1e-3, 1e-8, 1e-5, 1e-2, 1e-3, 3, 300, 300, "closed form")
+
+
+# printing -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_prints_its_value_work_certificate_and_message():
+    text = str(RESULT)
+    lines = {line[:12].strip(): line[13:] for line in text.splitlines() if line[:12].strip()}
+    assert lines["f"] == f"{RESULT.fun:.12g}"
+    assert lines["success"] == "True (certified)"
+    assert lines["method"].startswith("STM(")
+    assert lines["iterations"].startswith(f"{RESULT.nit} ")
+    assert lines["epochs"].startswith(f"{RESULT.counts.epochs:.1f}")
+    assert lines["message"] == RESULT.message
+    assert lines["certificate"].startswith("certificate of order 3 holds, over all 300 components")
+    for i in (1, 2, 3):
+        assert f"chi{i} = {getattr(RESULT.certificate, f'chi{i}'):.3e}" in text
+    assert repr(RESULT) == text
+
+
+def test_the_printed_epochs_of_each_order_add_up():
+    line = next(line for line in str(RESULT).splitlines() if line.startswith("epochs"))
+    total, parts = line[13:].split("=")
+    numbers = [float(word) for word in parts.split()[1::2]]
+    assert parts.split()[::2] == ["value", "gradient", "hessian", "third"]
+    assert sum(numbers) == pytest.approx(float(total), abs=0.26)
+
+
+def test_the_message_begins_with_the_advice_of_the_status_and_says_what_was_checked():
+    assert RESULT.message.startswith(Status.CERTIFIED.value)
+    assert "order 3 over all 300 components" in RESULT.message
+    short = tercet.minimize(MODEL, max_iterations=1)
+    assert short.message.startswith(Status.MAX_ITERATIONS.value)
+
+
+def test_a_result_without_iterations_prints_too():
+    text = str(tercet.minimize(MODEL, max_iterations=0))
+    assert "False (max_iterations)" in text
+    assert "does not hold" in text
+
+
+def test_every_status_carries_a_sentence():
+    for status in Status:
+        assert status.value.endswith(".")
+        assert len(status.value.split()) >= 5
+
+
+# success and the certificate ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "holds"),
+    [
+        ({}, True),
+        ({"chi1": 1e-8, "chi2": 1e-5, "chi3": 1e-2}, True),
+        ({"chi1": 1.1e-8}, False),
+        ({"chi2": 1.1e-5}, False),
+        ({"chi3": 1.1e-2}, False),
+        ({"chi1": np.nan}, False),
+        ({"chi2": np.nan}, False),
+        ({"chi3": np.nan}, False),
+        ({"chi1": np.inf}, False),
+        ({"order": 2, "chi3": np.nan}, True),
+        ({"order": 2, "chi3": 1.0}, True),
+        ({"order": 2, "chi2": np.nan}, False),
+        ({"order": 1, "chi2": np.nan, "chi3": np.nan}, True),
+        ({"order": 1, "chi2": 1.0}, True),
+        ({"order": 1, "chi1": np.nan}, False),
+    ],
+    ids=str,
+)
+def test_a_certificate_holds_when_every_chi_up_to_its_order_is_known_and_within_its_tolerance(change, holds):
+    certificate = replace(CERTIFICATE, **change)
+    assert certificate.holds is holds
+    assert ("does not hold" in str(certificate)) is not holds
+
+
+def test_a_certificate_says_over_which_data_and_how():
+    assert CERTIFICATE.over == "all 300 components"
+    assert replace(CERTIFICATE, terms=30).over == "30 of 300 components"
+    assert "closed form" in str(CERTIFICATE)
+    assert "not asked for" not in str(CERTIFICATE)
+    assert str(replace(CERTIFICATE, order=1)).count("not asked for") == 2
+
+
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("holds", [True, False])
+def test_success_is_a_certified_status_with_a_certificate_that_holds(status, holds):
+    certificate = CERTIFICATE if holds else replace(CERTIFICATE, chi1=1.0)
+    result = Result(np.zeros(2), 0.0, status, "text", 0, certificate, Counts(), Trace(), 0.0, "STM()")
+    assert result.success is (holds and status is Status.CERTIFIED)
+
+
+def test_epochs_are_all_counts_over_n():
+    counts = Counts(value=10, gradient=20, hessian=30, third=40, n=50)
+    assert counts.epochs == 2.0
+    assert counts.as_dict() == {"value": 10, "gradient": 20, "hessian": 30, "third": 40, "n": 50, "epochs": 2.0}
+
+
+# the trace ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_trace_turns_into_a_frame_with_one_row_per_iteration():
+    frame = RESULT.trace.frame()
+    assert tuple(frame.columns) == COLUMNS
+    assert len(frame) == RESULT.nit == len(RESULT.trace) == len(list(RESULT.trace))
+    assert list(frame["iteration"]) == list(range(RESULT.nit))
+    for name in ("f", "sigma", "epochs", "size_third", "accepted"):
+        assert np.array_equal(frame[name].to_numpy(), RESULT.trace[name])
+
+
+def test_the_columns_promised_are_there():
+    promised = ("seconds", "value", "gradient", "hessian", "third", "f", "gradient_norm", "sigma", "ratio", "accepted")
+    promised += ("step_norm", "size_gradient", "size_hessian", "size_third", "inner")
+    assert set(promised) <= set(COLUMNS)
+
+
+def test_an_empty_trace_has_its_columns_too():
+    assert tuple(Trace().frame().columns) == COLUMNS
+    assert len(Trace()["f"]) == 0
+
+
+def test_an_unknown_column_is_refused_with_the_names_of_all():
+    with pytest.raises(KeyError, match="nonsense") as caught:
+        RESULT.trace["nonsense"]
+    assert all(name in str(caught.value) for name in COLUMNS)
+    with pytest.raises(KeyError, match="nonsense"):
+        RESULT.trace.plot(against="nonsense")
+    plt.close("all")
+
+
+@pytest.mark.parametrize("against", ["epochs", "seconds", "iteration"])
+def test_the_trace_plots_the_gradient_and_the_gap_on_a_logarithmic_axis(against):
+    ax = RESULT.trace.plot(against=against)
+    assert ax.get_yscale() == "log"
+    assert ax.get_xlabel() == against
+    gradient, gap = ax.get_lines()
+    assert np.array_equal(gradient.get_xdata(), RESULT.trace[against])
+    assert np.array_equal(gradient.get_ydata(), RESULT.trace["gradient_norm"])
+    f = RESULT.trace["f"]
+    assert np.array_equal(gap.get_ydata(), np.maximum(f - np.min(f), 1e-17))
+    ax.figure.canvas.draw()
+    plt.close("all")
+
+
+def test_the_plot_uses_the_axes_it_is_given():
+    _, ax = plt.subplots()
+    assert RESULT.trace.plot(ax=ax) is ax
+    assert RESULT.trace.plot(ax=ax) is ax
+    assert len(ax.get_lines()) == 4
+    plt.close("all")
+
+
+def test_a_trace_without_function_values_and_an_empty_one_plot_too():
+    sgd = tercet.minimize(MODEL, method=tercet.SGD(), max_iterations=5).trace
+    assert np.all(np.isnan(sgd["f"]))
+    assert len(sgd.plot().get_lines()) == 1
+    assert len(Trace().plot().get_lines()) == 1
+    plt.close("all")
+
+
+def test_a_row_under_the_names_of_the_columns():
+    counts = Counts(1, 2, 3, 4, 5)
+    row = Row(7, 0.5, 0.25, 2.0, 0.9, True, 0.1, Sizes(10, 20, 30, 40), 6, True, 3, (True, False, None), 1.5, counts)
+    got = row.as_dict()
+    assert tuple(got) == COLUMNS
+    assert got == {
+        "iteration": 7, "seconds": 1.5, "value": 1, "gradient": 2, "hessian": 3, "third": 4, "epochs": 2.0, "f": 0.5,
+        "gradient_norm": 0.25, "sigma": 2.0, "ratio": 0.9, "accepted": True, "step_norm": 0.1, "size_value": 10,
+        "size_gradient": 20, "size_hessian": 30, "size_third": 40, "inner": 6, "third_bought": True, "escape": 3,
+        "meets_1": True, "meets_2": False, "meets_3": None,
+    }  # fmt: skip
+    info = Info(np.zeros(2), 0.5, row)
+    assert all(getattr(info, name) == got[name] for name in COLUMNS)
+    with pytest.raises(AttributeError, match="nonsense"):
+        info.nonsense  # noqa: B018
