@@ -103,7 +103,7 @@ def lowest_eigenpairs(point: Point, d: int, dense: bool, zeta: float, seed: int)
     if dense:
         B = point.hessian()
         return scipy.linalg.eigh((B + B.T) / 2)
-    if 3 * LANCZOS_VECTORS >= d:
+    if d <= 3 * LANCZOS_VECTORS:
         return eigenpairs_from_products(point, d)
     k, start = LANCZOS_VECTORS, np.random.default_rng(seed).standard_normal(d)
     # ARPACK never sees a direction that the operator maps to zero, and those are the ones looked for: shift them away.
