@@ -20,6 +20,7 @@ ALLOWED = {
     "subsolvers": ["subsolvers", "model", "records", "objectives.base", "criticality"],
     "criticality": ["objectives.base", "records"],
     "result": ["records"],
+    "storage": ["records", "result"],
     "theory": ["sampling", "records"],
     "datasets": ["datasets"],
     "methods": ["methods", "objectives", "sampling", "model", "subsolvers", "criticality", "records", "result"],

@@ -10,6 +10,7 @@ from tercet.objectives.linear import LinearModel
 from tercet.records import Certificate, Counts, Status
 from tercet.result import Info, Result, Trace
 from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive
+from tercet.storage import load, save
 from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
 
 __version__ = "0.1.0"
@@ -38,5 +39,7 @@ __all__ = [
     "Status",
     "Tolerances",
     "Trace",
+    "load",
     "minimize",
+    "save",
 ]

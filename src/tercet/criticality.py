@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse.linalg
 
 from tercet.objectives.base import Point
 from tercet.records import Certificate, Matrix, Tensor, Vector
@@ -102,9 +100,12 @@ def lowest_eigenpairs(point: Point, d: int, dense: bool, zeta: float, seed: int)
     """
     if dense:
         B = point.hessian()
-        return scipy.linalg.eigh((B + B.T) / 2)
+        values, vectors = np.linalg.eigh((B + B.T) / 2)
+        return values, vectors
     if d <= 3 * LANCZOS_VECTORS:
         return eigenpairs_from_products(point, d)
+    import scipy.sparse.linalg  # heavy, and only needed here
+
     k, start = LANCZOS_VECTORS, np.random.default_rng(seed).standard_normal(d)
     # ARPACK never sees a direction that the operator maps to zero, and those are the ones looked for: shift them away.
     shift = 1.0 + float(np.linalg.norm(point.hessian_product(start)) / np.linalg.norm(start))
@@ -126,7 +127,8 @@ def lowest_eigenpairs(point: Point, d: int, dense: bool, zeta: float, seed: int)
 def eigenpairs_from_products(point: Point, d: int) -> tuple[Vector, Matrix]:
     """All eigenpairs of the matrix that d products form."""
     B = np.stack([point.hessian_product(e) for e in np.eye(d)])
-    return scipy.linalg.eigh((B + B.T) / 2)
+    values, vectors = np.linalg.eigh((B + B.T) / 2)
+    return values, vectors
 
 
 def kernel_measure(point: Point, V: Matrix, enough: float, seed: int) -> tuple[float, Vector | None, str]:

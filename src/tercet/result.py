@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,6 +125,10 @@ class Result:
     def success(self) -> bool:
         """True when the certificate holds up to the order that was asked for, and only then."""
         return self.status is Status.CERTIFIED and self.certificate.holds
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         c = self.counts

@@ -13,45 +13,17 @@ import numpy as np
 
 from tercet.criticality import Escape, certify
 from tercet.methods.run import Run, Settings
-from tercet.methods.sigma import Control, Evidence, Miss
+from tercet.methods.sigma import Evidence, Miss
+from tercet.methods.state import Expansion, Memory, escape_step
 from tercet.objectives.counting import AnyPoint, MergedPoint
 from tercet.records import Certificate, Forecast, Matrix, Sizes, Status, Step, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Draws
 from tercet.sampling.rules import Outlook
-from tercet.subsolvers.base import Regularization, Taylor, Workspace
+from tercet.subsolvers.base import Regularization, Taylor
 
 EPS = float(np.finfo(float).eps)
 PATIENCE = 20  # this many rejections that noise or rounding explains end the run
-
-
-@dataclass(eq=False)
-class Expansion:
-    """f, g, B and T at x over the samples of one iteration, and the sub-solver that is ready there."""
-
-    value: AnyPoint
-    first: AnyPoint
-    second: AnyPoint
-    third: AnyPoint
-    workspace: Workspace
-
-
-@dataclass
-class Memory:
-    """What the next iteration needs to know of the past."""
-
-    control: Control
-    sizes: Sizes
-    iteration: int = 0
-    length: float = np.nan  # |s| of the last accepted step
-    unexplained: float = 1.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
-    noisy: bool = False
-    blur: float = 0.0
-    stuck: int = 0
-    escape_sigma: float = 1.0
-    hopeless: bool = False  # no escape direction led down
-    certificate: Certificate | None = None
-    spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
 
 @dataclass(eq=False)
@@ -127,7 +99,7 @@ class Line:
         """Ask the size rule, and let a nested sample grow in place: the rows it has are not evaluated again."""
         rule, n = self.settings.sizes, self.run.n
         while rule.nested and self.memory.sizes.value < n and self.finite():
-            self.memory.blur = self.blur(self.quadratic_step())
+            self.memory.blur = self.blur(self.quadratic_step() if self.factored() else None)
             sizes = self.next_sizes()
             if sizes == self.memory.sizes:
                 return
@@ -152,14 +124,23 @@ class Line:
             return np.zeros((1, self.run.d))
         return self.here.first.gradient_errors() * np.sqrt(1.0 if again else 1.0 - m / n)
 
-    def blur(self, step: Step) -> float:
-        """The decrease that sampling error can pretend, over the decrease that the model predicts."""
+    def factored(self) -> bool:
+        """Whether the sub-solver can tell what sampling error does to a step, beyond its norm."""
         assert self.here is not None
-        errors = self.sampling_errors()
-        pretended, decrease = self.here.workspace.blur(errors), step.forecast.decrease
-        if pretended is None:
-            g = self.here.first.gradient()
-            pretended, decrease = float(np.sum(errors**2)), float(g @ g)
+        return self.here.workspace.blur(np.empty((0, self.run.d))) is not None
+
+    def blur(self, step: Step | None) -> float:
+        """The decrease that sampling error can pretend, over the decrease that the model predicts.
+
+        Where B is not factored, the squared norms of the error and of g stand in for the two.
+        """
+        assert self.here is not None
+        errors, g = self.sampling_errors(), self.here.first.gradient()
+        pretended, decrease = None if step is None else self.here.workspace.blur(errors), float(g @ g)
+        if step is not None and pretended is not None:
+            decrease = step.forecast.decrease
+        else:
+            pretended = float(np.sum(errors**2))
         return pretended / decrease if decrease > 0 else np.inf
 
     # stop? ----------------------------------------------------------------------------------------------------------
@@ -410,11 +391,3 @@ class Line:
             escape=0 if self.escape is None else self.escape.order,
             meets=meets,
         )
-
-
-def escape_step(escape: Escape, sigma: float, g: Vector) -> Step:
-    """The step along an escape direction, as long as the model in that direction says."""
-    t = escape.length(sigma)
-    s = t * escape.y
-    forecast = Forecast(escape.fall(t), g)
-    return Step(s, forecast, forecast, 1, sigma)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tercet.criticality import Tolerances, certify
+from tercet.methods.progress import Progress
 from tercet.methods.run import Method, Run, Walk
 from tercet.methods.stm import STM
 from tercet.objectives.base import Bound
@@ -101,6 +102,7 @@ class Drive:
         self.run, self.walk, self.bound, self.callback, self.started = run, walk, bound, callback, started
         self.max_iterations, self.max_epochs = max_iterations, np.inf if max_epochs is None else max_epochs
         self.rows: list[Row] = []
+        self.progress = Progress(run.n)
 
     def go(self) -> tuple[Status, BaseException | None]:
         """Iterate until there is a reason to end."""
@@ -132,6 +134,7 @@ class Drive:
         """Write the trace and ask the callback whether to end."""
         row = replace(row, seconds=time.perf_counter() - self.started)
         self.rows.append(row)
+        self.progress.show(row)
         if self.callback is None:
             return False
         try:
@@ -143,6 +146,7 @@ class Drive:
     def finish(self, status: Status, error: BaseException | None, method: str) -> Result:
         """The better of x and x0 by the full objective, and its certificate."""
         self.run.meter.deadline = np.inf
+        self.progress.clear()
         x, fun, point = self.best()
         try:
             certificate = self.certificate(x, point, status)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 
 from tercet.criticality import third_order_measure
 from tercet.model import DenseModel, Regularizer, add_third
@@ -56,7 +55,8 @@ class SpectralWorkspace:
     @cached_property
     def spectrum(self) -> tuple[Vector, Matrix]:
         """Eigenvalues in ascending order, and eigenvectors, of B."""
-        return scipy.linalg.eigh(self.taylor.second.hessian(), driver="evd", check_finite=False)
+        values, vectors = np.linalg.eigh(self.taylor.second.hessian())
+        return values, vectors
 
     def minimize(self, g: Vector, sigma: float, how: Regularization) -> Vector:
         """The minimizer of g's + 1/2 s'Bs + sigma/p |s|^p within the radius."""

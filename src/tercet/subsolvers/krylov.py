@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.linalg
 
 from tercet.model import Regularizer, add_third
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
@@ -64,7 +63,7 @@ class KrylovWorkspace:
         while True:
             V, BV = np.stack(self.V, axis=1), np.stack(self.BV, axis=1)
             H = V.T @ BV
-            values, Q = scipy.linalg.eigh((H + H.T) / 2)
+            values, Q = np.linalg.eigh((H + H.T) / 2)
             inner, shift = regularized_step(values, Q.T @ (V.T @ g), sigma, how.power, how.radius)
             z = Q @ inner
             s, Bs = V @ z, BV @ z

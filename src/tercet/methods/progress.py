@@ -1,0 +1,38 @@
+"""A line on the terminal while a run takes long; nothing where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from tercet.result import Row
+
+
+@dataclass(eq=False)
+class Progress:
+    """Shows the last iteration after `patience` seconds and then every `pause` seconds."""
+
+    n: int
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    patience: float = 2.0
+    pause: float = 0.2
+    shown: float = 0.0
+
+    def show(self, row: Row) -> None:
+        """Write over the line, if it is time."""
+        if row.seconds < self.patience or row.seconds < self.shown + self.pause or not self.stream.isatty():
+            return
+        self.shown = row.seconds
+        text = (
+            f"iteration {row.iteration}  f {row.f:.8g}  |g| {row.gradient_norm:.1e}  sigma {row.sigma:.1e}  "
+            f"terms {row.sizes.gradient}/{self.n}  epochs {row.counts.epochs:.1f}  {row.seconds:.0f} s"
+        )
+        self.stream.write("\r\x1b[2K" + text)
+        self.stream.flush()
+
+    def clear(self) -> None:
+        """Leave the terminal as it was."""
+        if self.shown:
+            self.stream.write("\r\x1b[2K")
+            self.stream.flush()

@@ -1,0 +1,102 @@
+"""Results on disk: one .npz file with arrays and a JSON header, no pickle."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tercet.records import ORDERS, Certificate, Counts, Sizes, Status
+from tercet.result import COLUMNS, Result, Row, Trace
+
+FORMAT, VERSION = "tercet result", 1
+
+
+def save(result: Result, path: str | Path) -> None:
+    """Write a result: x with its structure, the certificate, the counts and the trace. The exception is not kept."""
+    leaves: list[Any] = []
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "x": take_apart(result.x, leaves),
+        "status": result.status.name,
+        "certificate": asdict(result.certificate),
+        "counts": asdict(result.counts),
+        **{name: getattr(result, name) for name in ("fun", "message", "nit", "seconds", "method")},
+    }
+    arrays = {f"x{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    arrays |= {f"trace_{name}": as_numbers(result.trace[name]) for name in COLUMNS}
+    with open(path, "wb") as file:
+        np.savez_compressed(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
+
+
+def load(path: str | Path) -> Result:
+    """Read a result that `save` wrote; ValueError for any other file."""
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            header = json.loads(str(file["header"]))
+            if not isinstance(header, dict) or header.get("format") != FORMAT or header.get("version") != VERSION:
+                raise ValueError("its header is not that of a tercet result of version 1")
+            arrays = {name: file[name] for name in file.files}
+        return Result(
+            x=put_together(header["x"], arrays),
+            status=Status[header["status"]],
+            certificate=Certificate(**header["certificate"]),
+            counts=Counts(**header["counts"]),
+            trace=Trace(tuple(rows(arrays, header["counts"]["n"]))),
+            **{name: header[name] for name in ("fun", "message", "nit", "seconds", "method")},
+        )
+    except FileNotFoundError:
+        raise
+    except (KeyError, TypeError, ValueError, EOFError, AttributeError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"load({str(path)!r}): not a saved tercet result ({error}).") from error
+
+
+def take_apart(tree: Any, leaves: list[Any]) -> Any:
+    """The structure of x as JSON, its arrays appended to `leaves`."""
+    if isinstance(tree, dict):
+        return {"dict": [[key, take_apart(value, leaves)] for key, value in tree.items()]}
+    if isinstance(tree, list | tuple):
+        return {"list" if isinstance(tree, list) else "tuple": [take_apart(value, leaves) for value in tree]}
+    leaves.append(tree)
+    return {"leaf": len(leaves) - 1}
+
+
+def put_together(node: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """x again."""
+    if "leaf" in node:
+        return arrays[f"x{int(node['leaf'])}"]
+    if "dict" in node:
+        return {key: put_together(value, arrays) for key, value in node["dict"]}
+    kind = "list" if "list" in node else "tuple"
+    parts = [put_together(value, arrays) for value in node[kind]]
+    return parts if kind == "list" else tuple(parts)
+
+
+def as_numbers(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A column without objects: None becomes nan."""
+    return np.array([np.nan if v is None else float(v) for v in column]) if column.dtype == object else column
+
+
+def rows(arrays: dict[str, Any], n: int) -> list[Row]:
+    """The iterations of the trace again."""
+    columns = {name: arrays[f"trace_{name}"] for name in COLUMNS}
+    plain = {field.name for field in fields(Row)} & set(COLUMNS) - {"third"}
+    out = []
+    for i in range(len(columns["iteration"])):
+        cell = {name: columns[name][i].item() for name in COLUMNS}
+        met = [None if cell[f"meets_{k}"] != cell[f"meets_{k}"] else bool(cell[f"meets_{k}"]) for k in (1, 2, 3)]
+        out.append(
+            Row(
+                **{name: cell[name] for name in plain},
+                sizes=Sizes(*(int(cell[f"size_{part}"]) for part in ORDERS)),
+                third=bool(cell["third_bought"]),
+                meets=(met[0], met[1], met[2]),
+                counts=Counts(**{part: int(cell[part]) for part in ORDERS}, n=n),
+            )
+        )
+    return out
