@@ -1,7 +1,8 @@
 """Tercet: minimize non-convex finite sums with sub-sampled derivatives up to order three, and certify the point."""
 
 from tercet.criticality import Tolerances
-from tercet.methods.minimize import minimize
+from tercet.methods.checkpoint import CheckpointError
+from tercet.methods.minimize import minimize, resume
 from tercet.methods.sgd import SGD
 from tercet.methods.sigma import PaperSigma, SignedEstimate
 from tercet.methods.stm import SCR, STM
@@ -22,6 +23,7 @@ __all__ = [
     "Accelerated",
     "Adaptive",
     "Certificate",
+    "CheckpointError",
     "Counts",
     "Dense",
     "FiniteSum",
@@ -41,5 +43,6 @@ __all__ = [
     "Trace",
     "load",
     "minimize",
+    "resume",
     "save",
 ]

@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from tercet.criticality import Escape, certify
 from tercet.methods.run import Run, Settings
 from tercet.methods.sigma import Evidence, Miss
-from tercet.methods.state import Expansion, Memory, escape_step
-from tercet.objectives.counting import AnyPoint, MergedPoint
+from tercet.methods.state import Expansion, Memory, escape_step, restore_run, run_state
+from tercet.objectives.counting import AnyPoint, CountedPoint, MergedPoint
 from tercet.records import Certificate, Forecast, Matrix, Sizes, Status, Step, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Draws
@@ -54,6 +55,24 @@ class Line:
     def full_point(self) -> AnyPoint | None:
         """x over all terms, where that is already at hand."""
         return self.point if self.point is not None and self.point.terms >= self.run.n else None
+
+    def state(self) -> dict[str, Any] | None:
+        """All that the next iteration depends on, where the last step was accepted; None elsewhere.
+
+        After a rejection a factorization is under way; a resumed run repeats that iteration from the accepted point.
+        """
+        if self.here is not None or not isinstance(self.point, CountedPoint):
+            return None
+        point = {"x": self.x, "point": self.point.saved(), "memory": self.memory.as_dict(), "sampled": self.sampled}
+        return {**point, **run_state(self.run, self.draws)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Stand where `state` was taken."""
+        restore_run(self.run, self.draws, state)
+        self.x, self.sampled = state["x"], bool(state["sampled"])
+        self.memory = Memory.from_dict(state["memory"])
+        view = self.run.view(self.draws.beginning(self.memory.sizes.value))
+        self.point, self.here, self.escape = view.recall(self.x, state["point"]), None, None
 
     def step(self) -> Row | Status:
         """One iteration, or the reason why there is none."""

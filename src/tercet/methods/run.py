@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from tercet.criticality import Tolerances
 from tercet.methods.sigma import SigmaRule
@@ -98,6 +98,14 @@ class Walk(Protocol):
 
     def step(self) -> Row | Status:
         """One iteration, or the reason why there is none."""
+        ...
+
+    def state(self) -> dict[str, Any] | None:
+        """All that the next iteration depends on, as numbers and arrays; None where a run cannot be taken up again."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Stand where `state` was taken."""
         ...
 
     def full_point(self) -> AnyPoint | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tercet.methods.run import Run
+from tercet.methods.state import restore_run, run_state
 from tercet.objectives.counting import AnyPoint
 from tercet.records import Certificate, Sizes, Status, Vector
 from tercet.result import Row
@@ -45,6 +47,15 @@ class Descent:
     def __post_init__(self) -> None:
         self.draws = Draws(self.run.n, self.run.seed)
         self.size = count("SGD", "batch", self.settings.batch, self.run.n)
+
+    def state(self) -> dict[str, Any] | None:
+        """All that the next iteration depends on."""
+        return {"x": self.x, "iteration": self.iteration, **run_state(self.run, self.draws)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Stand where `state` was taken."""
+        restore_run(self.run, self.draws, state)
+        self.x, self.iteration = state["x"], int(state["iteration"])
 
     def full_point(self) -> AnyPoint | None:
         """Never at hand."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from tercet.criticality import Escape
+from tercet.methods.run import Run
 from tercet.methods.sigma import Control
 from tercet.objectives.counting import AnyPoint
 from tercet.records import Certificate, Forecast, Sizes, Step, Vector
+from tercet.sampling.draws import Draws
 from tercet.subsolvers.base import Workspace
 
 
@@ -41,6 +44,20 @@ class Memory:
     certificate: Certificate | None = None
     spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
+    def as_dict(self) -> dict[str, Any]:
+        """For a checkpoint, which is taken after an accepted step, where there is no certificate yet."""
+        return {name: value for name, value in asdict(self).items() if name != "certificate"}
+
+    @staticmethod
+    def from_dict(saved: dict[str, Any]) -> Memory:
+        """The memory of a checkpoint."""
+        parts = {
+            "control": Control(**saved["control"]),
+            "sizes": Sizes(**saved["sizes"]),
+            "spreads": tuple(saved["spreads"]),
+        }
+        return Memory(**{**saved, **parts})
+
 
 def escape_step(escape: Escape, sigma: float, g: Vector) -> Step:
     """The step along an escape direction, as long as the model in that direction says."""
@@ -48,3 +65,19 @@ def escape_step(escape: Escape, sigma: float, g: Vector) -> Step:
     s = t * escape.y
     forecast = Forecast(escape.fall(t), g)
     return Step(s, forecast, forecast, 1, sigma)
+
+
+def run_state(run: Run, draws: Draws) -> dict[str, Any]:
+    """What a run knows beside its method: the counts, the random stream, and f(x0) where it was taken."""
+    start = run.__dict__.get("start")
+    known = {} if start is None else {"start": start.value()}
+    return {"tally": dict(run.meter.tally), "rng": draws.rng.bit_generator.state, "scale": run.scale, **known}
+
+
+def restore_run(run: Run, draws: Draws, state: dict[str, Any]) -> None:
+    """Put it back."""
+    run.meter.tally.update(state["tally"])
+    run.scale = float(state["scale"])
+    draws.rng.bit_generator.state = state["rng"]
+    if "start" in state:
+        run.start = run.objective.over(None).recall(run.x0, {"value": state["start"], "memento": {}})

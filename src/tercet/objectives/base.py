@@ -7,6 +7,7 @@ A `Point` is f over those terms at x with its derivatives, each computed when fi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -67,6 +68,10 @@ class Point(Protocol):
         """third f(x)[v_i, v_j, v_k] over the k columns of V, a symmetric k x k x k array."""
         ...
 
+    def memento(self) -> dict[str, Any]:
+        """What this point owes to points before it, as arrays, so that `View.recall` can make the same point again."""
+        ...
+
     def third_bound(self, V: Matrix) -> float:
         """A number that |third f(x)[y]^3| does not exceed for unit y in the span of V; inf where none is cheap."""
         ...
@@ -77,6 +82,10 @@ class View(Protocol):
 
     def at(self, x: Vector, near: Sequence[Any] = ()) -> Point:
         """The mean over these terms at x; `near` are points close to x whose Hessians may be used again."""
+        ...
+
+    def recall(self, x: Vector, memento: dict[str, Any]) -> Point:
+        """The point at x that gave this memento."""
         ...
 
     def settle(self, x: Vector) -> Vector:
@@ -129,6 +138,10 @@ class Bound:
 class Problem(Protocol):
     """What `minimize` takes: something that becomes an objective once it knows x0."""
 
+    def fingerprint(self) -> dict[str, str]:
+        """Named digests of data and settings: two problems with the same fingerprint are the same to a run."""
+        ...
+
     def bind(self, x0: Any) -> Bound:
         """Check x0 (None: a default, where there is one) and give the objective of a flat vector."""
         ...
@@ -161,6 +174,26 @@ def check_length(name: str, x0: Any, d: int) -> Vector:
             f"minimize({name}=...): x0[{int(np.argmin(np.isfinite(x)))}] is not finite; start from finite numbers."
         )
     return x.astype(np.float64)
+
+
+def digest(*arrays: Any) -> str:
+    """A short digest of arrays: their dtypes, shapes and bytes."""
+    total = hashlib.sha256()
+    for array in arrays:
+        block = np.ascontiguousarray(array)
+        total.update(f"{block.dtype.str}{block.shape}".encode())
+        total.update(block.data if block.size else b"")
+    return total.hexdigest()[:16]
+
+
+def name_of(function: Any) -> str:
+    """A function's name and a digest of its code, as far as that can be had; for anything else its repr."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return repr(function)
+    constants = [repr(c) for c in code.co_consts if not hasattr(c, "co_code")]
+    text = f"{code.co_code.hex()} {constants} {code.co_names}"
+    return f"{function.__qualname__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def group_errors(groups: Matrix) -> Matrix:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -116,6 +116,15 @@ class CountedPoint:
         """Whether the Hessian here owes nothing to a nearby point."""
         return self.hessian_price() >= self.terms
 
+    def memento(self) -> dict[str, Any]:
+        """What the point owes to points before it."""
+        return self._point.memento()
+
+    def saved(self) -> dict[str, Any]:
+        """The value, the gradient if it was taken, and what the point owes to its past."""
+        gradient = {"gradient": self._gradient} if "_gradient" in self.__dict__ else {}
+        return {"value": self.value(), "memento": self.memento(), **gradient}
+
     def adopt(self, point: AnyPoint) -> CountedPoint:
         """Take over the value and gradient of the same x over the same terms, which are paid for."""
         self.__dict__.update(_value=point.value(), _gradient=point.gradient())
@@ -210,6 +219,10 @@ class MergedPoint:
         """Whether the Hessian here owes nothing to a nearby point."""
         return self.first.is_exact() and self.second.is_exact()
 
+    def memento(self) -> dict[str, Any]:
+        """Nothing: a run is never left standing on a sample that is just growing."""
+        return {}
+
     def third_bound(self, V: Matrix) -> float:
         """A bound on |third f(x)[y]^3| over the span of V."""
         return self._a * self.first.third_bound(V) + self._b * self.second.third_bound(V)
@@ -228,6 +241,14 @@ class CountedView:
     def at(self, x: Vector, near: AnyPoint | None = None) -> CountedPoint:
         """The mean over these terms at x, counted; `near` lets Hessians of a nearby point be used again."""
         return CountedPoint(self.view.at(x, () if near is None else near.parts), x, self.meter)
+
+    def recall(self, x: Vector, saved: dict[str, Any]) -> CountedPoint:
+        """The point that `CountedPoint.saved` described; what was paid for then is not paid for again."""
+        point = CountedPoint(self.view.recall(x, saved["memento"]), x, self.meter)
+        point.__dict__.update(_value=float(saved["value"]))
+        if "gradient" in saved:
+            point.__dict__.update(_gradient=saved["gradient"])
+        return point
 
     def exact(self, point: AnyPoint) -> AnyPoint:
         """The same point with a Hessian of its own, for certificates; the point itself where it has one."""

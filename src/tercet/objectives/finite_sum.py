@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tercet.objectives.base import Bound, group_errors
+from tercet.objectives.base import Bound, digest, group_errors, name_of
 from tercet.objectives.jaxtools import flatten, import_jax, precision
 from tercet.records import Matrix, Rows, Tensor, Vector
 
@@ -47,6 +47,11 @@ class FiniteSum:
         groups = -(-min(chunk, self.n) // GROUPS)
         self.chunk = GROUPS * groups
         self._compiled: dict[Any, tuple[Any, ChunkedKernels]] = {}
+
+    def fingerprint(self) -> dict[str, str]:
+        """The loss's name and code, and the data."""
+        jax = import_jax("FiniteSum")
+        return {"loss": name_of(self.loss), "data": digest(*jax.tree_util.tree_leaves(self.data))}
 
     def bind(self, x0: Any) -> Bound:
         """Check the loss on one example, and compile it for the structure of x0."""
@@ -171,6 +176,10 @@ class SumView:
         """x itself: nothing is known of directions that do not matter."""
         return x
 
+    def recall(self, x: Vector, memento: dict[str, Any]) -> SumPoint:
+        """The point at x."""
+        return self.at(x)
+
     def at(self, x: Vector, near: Sequence[Any] = ()) -> SumPoint:
         """These examples at x."""
         return SumPoint(self, x)
@@ -242,6 +251,10 @@ class SumPoint:
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V."""
         return self.view.call("tensor", self.x, V)
+
+    def memento(self) -> dict[str, Any]:
+        """Nothing: the point stands alone."""
+        return {}
 
     def third_bound(self, V: Matrix) -> float:
         """None is known."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.objectives.base import Bound, tensor_from_products
+from tercet.objectives.base import Bound, name_of, tensor_from_products
 from tercet.objectives.jaxtools import derivative_family, flatten, import_jax, precision
 from tercet.records import Matrix, Rows, Tensor, Vector
 
@@ -31,6 +31,10 @@ class Function:
             if first in derivatives and second in derivatives:
                 raise ValueError(f"minimize({first}=..., {second}=...): give one of the two, not both.")
         self.fun, self.derivatives = fun, derivatives
+
+    def fingerprint(self) -> dict[str, str]:
+        """The names of the functions and digests of their code."""
+        return {name: name_of(call) for name, call in {"function": self.fun, **self.derivatives}.items()}
 
     def bind(self, x0: Any) -> Bound:
         """By JAX where the function can be traced and no derivative is given, else by calls and differences."""
@@ -111,6 +115,10 @@ class JaxObjective:
         """x itself: nothing is known of directions that do not matter."""
         return x
 
+    def recall(self, x: Vector, memento: dict[str, Any]) -> JaxPoint:
+        """The point at x."""
+        return self.at(x)
+
     def at(self, x: Vector, near: Sequence[Any] = ()) -> JaxPoint:
         """The function at x."""
         return JaxPoint(self, x)
@@ -170,6 +178,10 @@ class JaxPoint:
         """third f(x) over the columns of V."""
         return self.objective.call("tensor", self.x, V)
 
+    def memento(self) -> dict[str, Any]:
+        """Nothing: the point stands alone."""
+        return {}
+
     def third_bound(self, V: Matrix) -> float:
         """None is known."""
         return np.inf
@@ -216,6 +228,10 @@ class CallObjective:
     def settle(self, x: Vector) -> Vector:
         """x itself: nothing is known of directions that do not matter."""
         return x
+
+    def recall(self, x: Vector, memento: dict[str, Any]) -> CallPoint:
+        """The point at x."""
+        return self.at(x)
 
     def at(self, x: Vector, near: Sequence[Any] = ()) -> CallPoint:
         """The function at x."""
@@ -359,6 +375,10 @@ class CallPoint:
             return np.einsum("abc,ai,bj,ck->ijk", self.tensor, V, V, V, optimize=True)
         T = tensor_from_products(self.third_product, V)
         return (T + T.transpose(1, 2, 0) + T.transpose(2, 0, 1)) / 3  # differences are symmetric only in part
+
+    def memento(self) -> dict[str, Any]:
+        """Nothing: the point stands alone."""
+        return {}
 
     def third_bound(self, V: Matrix) -> float:
         """None is known."""

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from tercet.objectives.base import Bound, check_length, group_errors
+from tercet.objectives.base import Bound, check_length, digest, group_errors, name_of
 from tercet.objectives.losses import Four, Loss, as_loss
 from tercet.records import Matrix, Rows, Tensor, Vector
 
@@ -180,6 +180,13 @@ class LinearPoint:
         penalty = [V.T @ ((diagonal * v)[:, None] * V) for v in V.T]
         return np.stack(loss) + np.stack(penalty)
 
+    def memento(self) -> dict[str, Any]:
+        """The Gram matrix that was formed nearby."""
+        if self.known is None:
+            return {}
+        rows = {} if self.known.rows is None else {"rows": self.known.rows}
+        return {"c": self.known.c, "gram": self.known.gram, **rows}
+
     def third_bound(self, V: Matrix) -> float:
         """The largest eigenvalue of V'A' diag(|w l'''| |V'a_i|) AV / m, plus the penalty's largest third derivative.
 
@@ -209,6 +216,12 @@ class LinearView:
         """These rows at x."""
         # Only the finished Gram matrices are kept, not the points, so that a long run does not hold its whole past.
         return LinearPoint(self, x, join_references([point.__dict__.get("reference") for point in near]))
+
+    def recall(self, x: Vector, memento: dict[str, Any]) -> LinearPoint:
+        """These rows at x, with the Gram matrix that was formed nearby."""
+        if not memento:
+            return LinearPoint(self, x)
+        return LinearPoint(self, x, Reference(memento.get("rows"), memento["c"], memento["gram"], self.total))
 
     def take(self, rows: Rows) -> LinearView:
         """The given rows, gathered."""
@@ -335,6 +348,19 @@ class LinearModel:
     def over(self, rows: Rows | None) -> LinearView:
         """The model over the given rows; all of them without a copy."""
         return self.rows if rows is None else self.rows.take(rows)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Digests of X, y and the weights; the loss and the penalties by their values."""
+        view, A = self.rows, self.rows.A
+        X = digest(A.data, A.indices, A.indptr) if sp.issparse(A) else digest(A)
+        settings = {"l2": view.penalty.l2, "alpha": view.penalty.alpha, "intercept": self.intercept}
+        return {
+            "X": f"{A.shape[0]} x {A.shape[1]} {X}",
+            "y": digest(view.y),
+            "weights": "none" if view.w is None else digest(view.w),
+            "loss": name_of(getattr(view.loss, "function", view.loss)),
+            **{name: repr(value) for name, value in settings.items()},
+        }
 
     def bind(self, x0: Any) -> Bound:
         """Start at x0, by default at zero."""

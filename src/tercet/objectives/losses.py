@@ -142,6 +142,7 @@ class JaxLoss:
         import jax
 
         self._jax = jax
+        self.function = function
         chain = [function]
         for _ in range(3):
             chain.append(jax.grad(chain[-1]))
