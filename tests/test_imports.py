@@ -23,7 +23,17 @@ ALLOWED = {
     "storage": ["records", "result"],
     "theory": ["sampling", "records"],
     "datasets": ["datasets"],
-    "methods": ["methods", "objectives", "sampling", "model", "subsolvers", "criticality", "records", "result", "storage"],
+    "methods": [
+        "methods",
+        "objectives",
+        "sampling",
+        "model",
+        "subsolvers",
+        "criticality",
+        "records",
+        "result",
+        "storage",
+    ],
 }
 LEAVES = ["experiments", "adaptors", "cli", "__init__", "__main__"]  # may import anything; nothing imports them
 HEAVY = ["jax", "numba", "sklearn", "matplotlib", "pandas", "torch"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "iteration", "seconds", "value", "gradient", "hessian", "third", "epochs", "f", "gradient_norm", "sigma", "ratio",
     "accepted", "step_norm", "size_value", "size_gradient", "size_hessian", "size_third", "inner", "third_bought",
-    "escape", "meets_1", "meets_2", "meets_3",
+    "escape", "meets_1", "meets_2", "meets_3", "predicted",
 )  # fmt: skip
 
 
@@ -40,6 +40,7 @@ class Row:
     meets: tuple[bool | None, bool | None, bool | None] = (None, None, None)
     seconds: float = np.nan
     counts: Counts = field(default_factory=Counts)
+    predicted: float = np.nan  # the decrease that the model promised for this step: an estimate of the gap near the end
 
     def as_dict(self) -> dict[str, Any]:
         """The row under the names of `COLUMNS`."""
@@ -47,7 +48,7 @@ class Row:
         values = (
             self.iteration, self.seconds, c.value, c.gradient, c.hessian, c.third, c.epochs, self.f, self.gradient_norm,
             self.sigma, self.ratio, self.accepted, self.step_norm, s.value, s.gradient, s.hessian, s.third, self.inner,
-            self.third, self.escape, *self.meets,
+            self.third, self.escape, *self.meets, self.predicted,
         )  # fmt: skip
         return dict(zip(COLUMNS, values, strict=True))
 

@@ -409,4 +409,5 @@ class Line:
             third=step.third is not None,
             escape=0 if self.escape is None else self.escape.order,
             meets=meets,
+            predicted=step.forecast.decrease,
         )

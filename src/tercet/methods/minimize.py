@@ -18,6 +18,7 @@ from tercet.methods.sgd import SGD
 from tercet.methods.sigma import PaperSigma, SignedEstimate
 from tercet.methods.stm import SCR, STM
 from tercet.objectives.base import Bound, Problem
+from tercet.objectives.checking import check_derivatives as compare_with_differences
 from tercet.objectives.counting import Meter
 from tercet.objectives.functions import Function
 from tercet.result import Info, Result
@@ -53,6 +54,7 @@ def minimize(
     tvp: Callable[..., Any] | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 1,
+    check_derivatives: bool = False,
 ) -> Result:
     """Find x with chi_i(x) <= eps_i for i = 1 ... order, where eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3).
 
@@ -65,7 +67,8 @@ def minimize(
     3000 variables, else 2). Budgets: `max_iterations` (default 1000), `max_seconds`, `max_epochs` (component
     evaluations of all orders over n). `callback(info)` is called after every iteration; returning True or raising
     StopIteration ends the run. `checkpoint` names a file that is written after every `checkpoint_every`-th iteration
-    (at the first accepted step from there); `resume` continues from it.
+    (at the first accepted step from there); `resume` continues from it. `check_derivatives` compares the derivatives
+    with differences first, and raises at the first entry that is off; these evaluations are not counted.
 
     The point returned is never worse than x0 by the full objective. The same seed gives the same result.
     """
@@ -75,6 +78,8 @@ def minimize(
     derivatives = {"grad": grad, "hess": hess, "hvp": hvp, "third": third, "tvp": tvp}
     target = as_problem(problem, {name: call for name, call in derivatives.items() if call is not None})
     bound = target.bind(x0)
+    if check_derivatives:
+        compare_with_differences(bound.objective, bound.x0, seed)
     settings = {
         "method": describe(method or STM()),
         "tol": tol,

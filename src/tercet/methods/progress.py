@@ -15,7 +15,7 @@ class Progress:
 
     n: int
     stream: TextIO = field(default_factory=lambda: sys.stderr)
-    patience: float = 2.0
+    patience: float = 1.0
     pause: float = 0.2
     shown: float = 0.0
 
@@ -25,7 +25,8 @@ class Progress:
             return
         self.shown = row.seconds
         text = (
-            f"iteration {row.iteration}  f {row.f:.8g}  |g| {row.gradient_norm:.1e}  sigma {row.sigma:.1e}  "
+            f"iteration {row.iteration}  f {row.f:.8g}  gap about {row.predicted:.1e}  |g| {row.gradient_norm:.1e}  "
+            f"sigma {row.sigma:.1e}  "
             f"terms {row.sizes.gradient}/{self.n}  epochs {row.counts.epochs:.1f}  {row.seconds:.0f} s"
         )
         self.stream.write("\r\x1b[2K" + text)
