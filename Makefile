@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check setup bench-mgh bench-degenerate bench-a9a bench-paper clean
+.PHONY: demo test check setup bench-mgh bench-degenerate bench-a9a bench-paper bench-reader clean
 
 setup: $(VENV)/.ready
 
@@ -24,7 +24,7 @@ check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-bench-mgh bench-degenerate bench-a9a bench-paper: bench-%: setup
+bench-mgh bench-degenerate bench-a9a bench-paper bench-reader: bench-%: setup
 	$(RUN) -m benchmarks.$*
 
 clean:

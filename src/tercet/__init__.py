@@ -1,6 +1,7 @@
 """Tercet: minimize non-convex finite sums with sub-sampled derivatives up to order three, and certify the point."""
 
 from tercet.criticality import Tolerances
+from tercet.datasets import load_libsvm
 from tercet.methods.checkpoint import CheckpointError
 from tercet.methods.minimize import minimize, resume
 from tercet.methods.sgd import SGD
@@ -42,6 +43,7 @@ __all__ = [
     "Tolerances",
     "Trace",
     "load",
+    "load_libsvm",
     "minimize",
     "resume",
     "save",

@@ -117,7 +117,7 @@ class Drive:
         if self.walk.x is self.run.x0:
             return self.run.x0, start_value, start
         here, value = self.look(lambda: self.walk.full_point() or self.run.view(None).at(self.walk.x))
-        if np.isnan(value) or value > start_value:
+        if not np.isfinite(value) or value > start_value:
             return self.run.x0, start_value, start
         return self.walk.x, value, here
 

@@ -288,8 +288,8 @@ class Line:
         self.memory.iteration += 1
         if not self.settings.sizes.nested:
             sizes = self.next_sizes()
-            self.here = self.here if sizes == self.memory.sizes else None
-            self.memory.sizes = sizes
+            if sizes != self.memory.sizes:  # larger samples: a new expansion, and new hope
+                self.memory.sizes, self.memory.stuck, self.here = sizes, 0, None
         return row
 
     def accepts(self, trial: AnyPoint, ratio: float, rounding: bool) -> bool:
@@ -308,8 +308,9 @@ class Line:
         )
 
     def consistent(self) -> bool:
-        """f, g, B and T are averages over the same terms, so that a new gradient can be compared with the forecast."""
-        return self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n)
+        """f and g are averages over the same terms, so that a new gradient can be compared with the forecast."""
+        sizes = self.memory.sizes
+        return self.settings.sizes.nested or (sizes.gradient >= self.run.n and not self.settings.sizes.replacement)
 
     def evidence(self, step: Step, trial: AnyPoint, ratio: float, accepted: bool, after: float) -> Evidence:
         """How the polynomials of second and third order missed the trial point."""
@@ -350,7 +351,7 @@ class Line:
         elif not noise:
             m.control = self.settings.sigma.next(m.control, evidence)
         if evidence.length <= EPS * float(np.linalg.norm(self.x)):
-            m.stuck = PATIENCE
+            m.stuck, m.noisy = PATIENCE, not self.consistent()
         elif m.noisy or rounding:
             m.stuck += 1
         elif accepted and not noise:
@@ -367,7 +368,7 @@ class Line:
         """
         assert self.here is not None
         self.memory.blur = self.blur(step)
-        length, first = max(float(np.linalg.norm(step.s)), 1e-300), self.here.first
+        length, first = max(float(np.linalg.norm(step.s)), 1e-150), self.here.first
         bend = 0.0 if step.third is None else 2 * float(np.linalg.norm(step.third.gradient - step.second.gradient))
         self.memory.spreads = (
             float(np.sqrt(np.sum(self.sampling_errors() ** 2) * first.terms)),

@@ -197,8 +197,11 @@ def name_of(function: Any) -> str:
 
 
 def group_errors(groups: Matrix) -> Matrix:
-    """e_k = (G_k - mean G) / sqrt(K (K - 1)) from the gradients G_k of K groups of terms."""
+    """e_k = (G_k - mean G) / sqrt(K (K - 1)) from the gradients G_k of K groups of terms.
+
+    One group tells nothing of its error; then the gradient itself stands for it.
+    """
     K = groups.shape[0]
     if K < 2:
-        return np.zeros_like(groups)
+        return groups.copy()
     return (groups - np.mean(groups, axis=0)) / np.sqrt(K * (K - 1))

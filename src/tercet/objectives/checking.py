@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tercet.objectives.base import Objective
+from tercet.objectives.base import Objective, View
 from tercet.records import Vector
 
 MOST_AXES = 20  # coordinate directions that are tried, drawn at random where there are more
@@ -48,9 +48,14 @@ def check_derivatives(objective: Objective, x: Vector, seed: int = 0) -> None:
             along(j, lambda z: view.at(z).gradient()),
             1e-3,
         )
-        differences = along(j, lambda z, unit=unit: view.at(z).hessian_product(unit))
+        differences = along(j, products_with(view, unit))
         places3 = [(i, int(j), int(j)) for i in range(len(x))]
         compare("third derivative", "the Hessian", places3, point.third_product(unit, unit), differences, 1e-2)
+
+
+def products_with(view: View, v: Vector) -> Callable[[Vector], Vector]:
+    """z -> hess f(z) v."""
+    return lambda z: view.at(z).hessian_product(v)
 
 
 def compare(

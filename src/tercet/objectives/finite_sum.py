@@ -66,13 +66,23 @@ class FiniteSum:
         data, kernels = self._compiled[structure]
         return Bound(SumObjective(start.size, self.n, self.chunk, data, kernels, dtype, jax), start, restore)
 
+    def shape_of_loss(self, jax: Any, loss: Callable[[Any], Any], start: Vector, dtype: np.dtype[Any]) -> Any:
+        """The shape that the loss gives for one example, or a ValueError with what it raised when JAX traced it."""
+        try:
+            return jax.eval_shape(loss, jax.ShapeDtypeStruct(start.shape, dtype))
+        except Exception as error:
+            raise ValueError(
+                "FiniteSum(loss=...): JAX could not trace loss(params, *example), "
+                f"which raised {type(error).__name__}: {error}"
+            ) from error
+
     def compile(self, unravel: Callable[[Any], Any], start: Vector, dtype: np.dtype[Any]) -> tuple[Any, ChunkedKernels]:
         """The data on the device and the compiled sums, for one structure of parameters."""
         jax = import_jax("FiniteSum")
         with jax.enable_x64(dtype == np.float64):
             data = jax.tree_util.tree_map(lambda leaf: jax.numpy.asarray(as_precision(leaf, dtype)), self.data)
             example = jax.tree_util.tree_map(lambda leaf: leaf[0], data)
-            shape = jax.eval_shape(lambda x: self.loss(unravel(x), *example), jax.ShapeDtypeStruct(start.shape, dtype))
+            shape = self.shape_of_loss(jax, lambda x: self.loss(unravel(x), *example), start, dtype)
             if getattr(shape, "shape", None) != ():
                 raise ValueError(f"FiniteSum(loss=...): loss returns {shape}, but one scalar per example is needed.")
             return data, ChunkedKernels(jax, lambda x, *e: self.loss(unravel(x), *e), self.chunk)

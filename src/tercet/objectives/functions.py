@@ -240,7 +240,12 @@ class CallObjective:
     def ask(self, name: str, x: Vector, *more: Vector, shape: tuple[int, ...]) -> Any:
         """One call of the user's function on copies, checked for its shape and copied before a buffer is used again."""
         call = self.fun if name == "fun" else self.derivatives[name]
-        out = np.array(call(x.copy(), *(v.copy() for v in more)), dtype=np.float64)
+        answer = np.asarray(call(x.copy(), *(v.copy() for v in more)))
+        if answer.dtype.kind not in "fiubO":
+            raise ValueError(f"{name} returned {answer.dtype}, but real numbers are needed")
+        # An array of objects is taken entry by entry, so that None is an error and not nan.
+        numbers = [float(entry) for entry in answer.ravel()] if answer.dtype.kind == "O" else answer
+        out = np.array(numbers, dtype=np.float64).reshape(answer.shape)
         if name == "fun" and out.size == 1:
             return float(out.reshape(()))
         if out.shape != shape:

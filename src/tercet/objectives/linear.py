@@ -376,6 +376,8 @@ class LinearModel:
 def check_matrix(X: Any) -> Any:
     """X as a float64 array or a canonical CSR array; ValueError for anything that is not a finite, non-empty table."""
     if sp.issparse(X):
+        if X.dtype.kind not in "fiub":
+            raise ValueError(f"LinearModel(X=...): X holds {X.dtype}; give real numbers.")
         A = sp.csr_array(X).astype(np.float64)
         A.sum_duplicates()
         values = A.data
@@ -391,9 +393,12 @@ def check_matrix(X: Any) -> Any:
 def as_numbers(name: str, values: Any) -> NDArray[np.float64]:
     """An array of floats, or a ValueError that names the argument."""
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"LinearModel({name}=...): {name} is not an array of numbers ({error}).") from error
+        array = np.asarray(values)
+        if array.dtype.kind in "cMm":
+            raise TypeError(f"it holds {array.dtype}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"LinearModel({name}=...): {name} is not an array of real numbers ({error}).") from error
 
 
 def check_targets(y: Any, n: int) -> Vector:

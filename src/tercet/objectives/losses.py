@@ -155,6 +155,36 @@ class JaxLoss:
         return l0, l1, l2, l3
 
 
+@dataclass(frozen=True)
+class CheckedLoss:
+    """A user's loss object, kept from our arrays and its answer from later changes: four float vectors, or an error."""
+
+    own: Any
+
+    def check(self, y: Vector) -> None:
+        """What the user's own loss says of the targets."""
+        if hasattr(self.own, "check"):
+            self.own.check(y)
+
+    def derivatives(self, z: Vector, y: Vector) -> Four:
+        """The user's (l, l', l'', l'''), copied, in float64 and of the length of z."""
+        parts = self.own.derivatives(z.copy(), y.copy())
+        if not isinstance(parts, tuple | list) or len(parts) != 4:
+            raise ValueError("derivatives(z, y) of the loss must return four arrays: l, l', l'', l'''")
+        first, second, third, fourth = (as_vector(part, z.shape) for part in parts)
+        return first, second, third, fourth
+
+
+def as_vector(part: Any, shape: tuple[int, ...]) -> Vector:
+    """A copy as float64, or a ValueError."""
+    array = np.asarray(part)
+    if array.shape != shape or array.dtype.kind not in "fiub":
+        raise ValueError(
+            f"derivatives(z, y) of the loss gave {array.dtype} of shape {array.shape}; {shape} reals are needed"
+        )
+    return array.astype(np.float64)
+
+
 LOSSES: dict[str, Callable[..., Loss]] = {
     "sigmoid_squares": SigmoidSquares,
     "logistic": Logistic,
@@ -191,8 +221,10 @@ def as_loss(loss: Any, scale: float | None) -> Loss:
         raise ValueError(
             f"LinearModel(scale={scale}): scale goes with a loss given by name; set it on your own loss instead."
         )
+    if isinstance(loss, type):
+        raise ValueError(f"LinearModel(loss={loss.__name__}): pass an object, {loss.__name__}(), not the class.")
     if hasattr(loss, "derivatives"):
-        return loss
+        return loss if type(loss) in LOSSES.values() else CheckedLoss(loss)
     if callable(loss):
         return JaxLoss(loss)
     raise ValueError(

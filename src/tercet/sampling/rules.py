@@ -170,7 +170,8 @@ class Adaptive:
             for spread, kappa, power in zip(outlook.spreads, self.kappa, (3, 2, 1), strict=True)
         ]
         new = [min(outlook.n, ceil(min(max(a, m), self.most * m))) for a, m in zip(asked, old, strict=True)]
-        return Sizes(outlook.n, *new)
+        # With a full gradient the last phase has begun, which is one of full data.
+        return Sizes(outlook.n, *(new if new[0] < outlook.n else [outlook.n] * 3))
 
 
 @dataclass(frozen=True)

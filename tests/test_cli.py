@@ -1,0 +1,138 @@
+"""The command line, as a user meets it: exit codes, files, JSON, interruption."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file
+
+from tercet import cli
+
+RNG = np.random.default_rng(0)
+X = np.round(RNG.standard_normal((400, 5)), 3)
+Y = np.where(X @ np.ones(5) + RNG.standard_normal(400) > 0, 3.0, -2.0)
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "train.txt"
+    dump_svmlight_file(X, Y, str(path), zero_based=False)
+    return str(path)
+
+
+def call(capsys, *arguments):
+    code = cli.main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_fit_shows_a_table_and_says_certified_by_its_exit_code(data, capsys):
+    code, out, err = call(capsys, "fit", data, "--l2", "1e-3")
+    assert code == 0
+    assert "certificate of order 3 holds" in out
+    assert err == ""
+
+
+def test_fit_predict_and_certify_agree_through_a_model_file(data, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    code, out, _ = call(
+        capsys, "fit", data, "--l2", "1e-3", "--loss", "logistic", "--intercept", "--out", model, "--json"
+    )
+    assert code == 0
+    fitted = json.loads(out)
+    assert fitted["labels"] == {"-2.0": 0, "3.0": 1}
+    code, out, _ = call(capsys, "predict", model, data)
+    predictions = np.array([float(line) for line in out.split()])
+    x = np.array(fitted["x"])
+    assert np.array_equal(predictions, np.where(X @ x[:-1] + x[-1] > 0, 3.0, -2.0))
+    assert np.mean(predictions == Y) > 0.8
+    code, out, _ = call(capsys, "certify", model, data, "--json")
+    assert code == 0
+    again = json.loads(out)
+    assert again["fun"] == fitted["fun"]
+    assert again["certificate"]["chi1"] == pytest.approx(fitted["certificate"]["chi1"], abs=1e-14)
+
+
+def test_a_regression_predicts_numbers(data, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    code, _, _ = call(capsys, "fit", data, "--loss", "cauchy", "--scale", "2", "--l2", "1e-3", "--out", model)
+    assert code == 0
+    _, out, _ = call(capsys, "predict", model, data)
+    assert len({float(line) for line in out.split()}) > 100
+
+
+def test_a_run_that_is_cut_short_is_not_certified(data, capsys):
+    code, out, _ = call(capsys, "fit", data, "--max-iterations", "1", "--json")
+    assert code == 1
+    assert json.loads(out)["status"] == "MAX_ITERATIONS"
+
+
+def test_certify_on_other_data_does_not_hold(data, tmp_path, capsys):
+    model, other = tmp_path / "model.npz", tmp_path / "other.txt"
+    call(capsys, "fit", data, "--l2", "1e-3", "--out", model)
+    dump_svmlight_file(X[::-1], Y, str(other), zero_based=False)
+    assert call(capsys, "certify", model, other)[0] == 1
+
+
+def test_resume_goes_on_where_the_budget_ended_and_equals_one_run(data, tmp_path, capsys):
+    path = tmp_path / "run.ckpt"
+    whole = json.loads(call(capsys, "fit", data, "--l2", "1e-3", "--json")[1])
+    assert call(capsys, "fit", data, "--l2", "1e-3", "--checkpoint", path, "--max-iterations", "3")[0] == 1
+    code, out, _ = call(
+        capsys, "fit", data, "--l2", "1e-3", "--checkpoint", path, "--resume", "--max-iterations", "1000", "--json"
+    )
+    assert code == 0
+    again = json.loads(out)
+    assert again["x"] == whole["x"]
+    assert again["counts"] == whole["counts"]
+
+
+@pytest.mark.parametrize("method", ["stm", "scr", "sgd"])
+def test_every_method_can_be_asked_for(method, data, capsys):
+    code, out, _ = call(capsys, "fit", data, "--method", method, "--l2", "1e-2", "--max-iterations", "200", "--json")
+    assert code in (0, 1)
+    assert json.loads(out)["method"].lower().startswith(method)
+
+
+BAD = {
+    "no file": (["fit", "nowhere.txt"], "nowhere.txt"),
+    "bad data": (["fit", "BAD"], "bad.txt:2:"),
+    "bad penalty": (["fit", "DATA", "--l2", "-1"], "l2=-1"),
+    "resume without a checkpoint": (["fit", "DATA", "--resume"], "--checkpoint"),
+    "folder that is not there": (["fit", "DATA", "--out", "no/where/model.npz"], "folder"),
+    "no model": (["predict", "DATA", "DATA"], "not a model"),
+    "scale of a loss without one": (["fit", "DATA", "--scale", "2"], "scale"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_and_exit_code_2(name, data, tmp_path, capsys):
+    (tmp_path / "bad.txt").write_text("1 1:0.5\n-1 1:x\n")
+    words, named = BAD[name]
+    words = [{"DATA": data, "BAD": str(tmp_path / "bad.txt")}.get(word, word) for word in words]
+    code, out, err = call(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert named in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent the POSIX way")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_fit_saves_the_best_point_and_exits_with_130(sent, data, tmp_path):
+    model = tmp_path / "model.npz"
+    words = ["fit", data, "--method", "sgd", "--max-iterations", "100000000", "--out", str(model), "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tercet.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(4.0)
+    process.send_signal(sent)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert json.loads(out)["status"] == "INTERRUPTED"
+    assert cli.load_model(model)[1].shape == (5,)
