@@ -26,9 +26,10 @@ class Miss:
 
     def estimate(self, length: float, power: int) -> float:
         """The signed sigma that would have made the model exact: p (f+ - phi)/|s|^p, or the same from the gradients."""
-        if length == 0.0:
+        scale = length**power
+        if scale == 0.0:
             return 0.0
-        candidates = (power * self.value / length**power, self.slope / length**power, 0.0)
+        candidates = (power * self.value / scale, self.slope / scale, 0.0)
         return float(np.nanmax([c if np.isfinite(c) else np.nan for c in candidates]))
 
 
