@@ -1047,10 +1047,9 @@ def test_an_estimate_of_sigma_from_a_step_whose_power_under_or_overflows_is_a_nu
 # derivatives that are checked on request ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", WRONG_CALLS)
+@pytest.mark.parametrize("fault", [fault for fault in WRONG_CALLS if "symmetric" not in fault])
 def test_the_check_of_derivatives_finds_every_wrong_one_of_a_function(fault):
-    if fault == "gradient shifted":
-        pytest.skip("see below: its error is below 1e-3 of the largest entry where Rosenbrock's gradient is large")
+    """But for a skew part of the Hessian, which is taken off before it is used."""
     name, spoil = WRONG_CALLS[fault]
     calls = picked(tuple(ROSEN), **{name: lambda *arguments: spoil(ROSEN[name](*arguments))})
     order = {"grad": "gradient", "hess": "Hessian|third", "tvp": "third"}[name]
@@ -1062,7 +1061,7 @@ def test_the_check_of_derivatives_finds_every_wrong_one_of_a_function(fault):
 def test_the_check_of_derivatives_finds_every_wrong_one_of_a_loss(fault):
     spoil = WRONG[fault]
     problem = tercet.LinearModel(X, Y, OwnLoss(lambda k, z, y: spoil(logistic(z, y))), l2=L2)
-    with pytest.raises(ValueError, match="gradient|Hessian|third"):
+    with pytest.raises(ValueError, match=r"gradient|Hessian|third"):
         run(problem, START, "STM full", check_derivatives=True)
 
 
