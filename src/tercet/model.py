@@ -15,6 +15,12 @@ import numpy as np
 from tercet.records import Forecast, Matrix, Tensor, Vector
 
 
+def power_of(r: float, p: int) -> float:
+    """r^p, inf where that is too large for a number."""
+    with np.errstate(over="ignore"):
+        return float(np.float64(r) ** p)
+
+
 @dataclass(frozen=True)
 class Regularizer:
     """sigma/p |s|^p with its gradient and Hessian."""
@@ -24,16 +30,16 @@ class Regularizer:
 
     def value(self, s: Vector) -> float:
         """sigma/p |s|^p."""
-        return self.sigma / self.power * float(np.linalg.norm(s)) ** self.power
+        return self.sigma / self.power * power_of(float(np.linalg.norm(s)), self.power)
 
     def gradient(self, s: Vector) -> Vector:
         """sigma |s|^(p-2) s."""
-        return self.sigma * float(np.linalg.norm(s)) ** (self.power - 2) * s
+        return self.sigma * power_of(float(np.linalg.norm(s)), self.power - 2) * s
 
     def hessian(self, s: Vector) -> Matrix:
         """sigma (|s|^(p-2) I + (p-2) |s|^(p-4) s s')."""
         r = float(np.linalg.norm(s))
-        H = r ** (self.power - 2) * np.eye(len(s))
+        H = power_of(r, self.power - 2) * np.eye(len(s))
         if r > 0:
             H = H + (self.power - 2) * r ** (self.power - 4) * np.outer(s, s)
         return self.sigma * H

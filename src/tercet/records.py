@@ -141,7 +141,7 @@ class Status(Enum):
     )
     ROUNDING = (
         "Progress ended at rounding error before the tolerance was met; loosen tol, rescale the problem, "
-        "or use float64 if it is in float32."
+        "use float64 if it is in float32, or see with check_derivatives=True whether the derivatives are right."
     )
     MAX_ITERATIONS = "The iteration budget is spent; raise max_iterations to go on."
     MAX_SECONDS = "The time budget is spent; raise max_seconds to go on."

@@ -119,6 +119,8 @@ class Line:
         rule, n = self.settings.sizes, self.run.n
         while rule.nested and self.memory.sizes.value < n and self.finite():
             self.memory.blur = self.blur(self.quadratic_step() if self.factored() else None)
+            if np.linalg.norm(self.here_gradient()) <= self.run.tolerances.eps1:
+                self.memory.blur = np.inf  # this sample has nothing more to teach
             sizes = self.next_sizes()
             if sizes == self.memory.sizes:
                 return
@@ -142,6 +144,11 @@ class Line:
         if m >= n and not again:
             return np.zeros((1, self.run.d))
         return self.here.first.gradient_errors() * np.sqrt(1.0 if again else 1.0 - m / n)
+
+    def here_gradient(self) -> Vector:
+        """The gradient over this iteration's sample."""
+        assert self.here is not None
+        return self.here.first.gradient()
 
     def factored(self) -> bool:
         """Whether the sub-solver can tell what sampling error does to a step, beyond its norm."""

@@ -18,6 +18,7 @@ from tercet.methods.sgd import SGD
 from tercet.methods.sigma import PaperSigma, SignedEstimate
 from tercet.methods.stm import SCR, STM
 from tercet.objectives.base import Bound, Problem
+from tercet.objectives.checking import DerivativeError
 from tercet.objectives.checking import check_derivatives as compare_with_differences
 from tercet.objectives.counting import Meter
 from tercet.objectives.functions import Function
@@ -79,7 +80,14 @@ def minimize(
     target = as_problem(problem, {name: call for name, call in derivatives.items() if call is not None})
     bound = target.bind(x0)
     if check_derivatives:
-        compare_with_differences(bound.objective, bound.x0, seed)
+        try:
+            compare_with_differences(bound.objective, bound.x0, seed)
+        except DerivativeError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"minimize(check_derivatives=True): the function raised {type(error).__name__}: {error}"
+            ) from error
     settings = {
         "method": describe(method or STM()),
         "tol": tol,

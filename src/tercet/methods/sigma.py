@@ -26,7 +26,8 @@ class Miss:
 
     def estimate(self, length: float, power: int) -> float:
         """The signed sigma that would have made the model exact: p (f+ - phi)/|s|^p, or the same from the gradients."""
-        scale = length**power
+        with np.errstate(over="ignore"):
+            scale = float(np.float64(length) ** power)
         if scale == 0.0:
             return 0.0
         candidates = (power * self.value / scale, self.slope / scale, 0.0)
