@@ -168,7 +168,8 @@ def test_a_nested_sample_that_grows_evaluates_only_the_rows_it_gains():
     result = tercet.minimize(MODEL, np.ones(D), seed=0, max_iterations=4)
     first = result.trace.rows[0]
     m = first.sizes.value
-    assert (first.counts.value, first.counts.gradient) == (2 * m, m)  # f at x and at the trial point, g at x
+    n = MODEL.n  # f at x0 over all terms, to compare with; then f at x and at the trial point, g at x
+    assert (first.counts.value, first.counts.gradient) == (n + 2 * m, m)
     for before, row in pairwise(result.trace.rows):
         gained = row.sizes.value - before.sizes.value
         assert row.counts.value - before.counts.value == row.sizes.value + gained

@@ -143,6 +143,8 @@ class Drive:
         hasty = (Status.INTERRUPTED, Status.FUNCTION_ERROR, Status.NOT_FINITE, Status.MAX_SECONDS, Status.UNBOUNDED)
         if point is None or not np.isfinite(point.value()):
             return nothing
+        if status is Status.INTERRUPTED and "_gradient" not in point.__dict__:
+            return nothing  # who interrupts does not wait for another gradient
         try:
             order = 1 if status in hasty else t.order
             exact = self.run.view(None).exact(point)

@@ -94,6 +94,8 @@ class Line:
             self.x = view.settle(self.x)
             self.point = view.at(self.x)
             self.run.scale = abs(self.point.value())
+            if self.sampled:
+                self.run.start.value()  # to compare with at the end, or at once when the run is interrupted
             if self.x is self.run.x0 and self.point.terms >= self.run.n:
                 self.run.start = self.point
         if self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n):
