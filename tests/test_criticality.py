@@ -117,7 +117,7 @@ def test_at_a_strict_saddle_chi2_is_the_negative_curvature_and_the_escape_goes_a
 
 def test_at_a_monkey_saddle_chi3_is_the_third_derivative_and_the_escape_goes_down():
     """x^3 - 3 x y^2 has T[y]^3 = 6 cos(3 a) over unit y."""
-    f = lambda x: x[0] ** 3 - 3 * x[0] * x[1] ** 2  # noqa: E731
+    f = lambda x: x[0] ** 3 - 3 * x[0] * x[1] ** 2  # noqa: E731 - a formula with a name
     c, escape = certificate(at(f, [0.0, 0.0]))
     assert (c.chi1, c.chi2) == (0.0, 0.0)
     assert c.chi3 == pytest.approx(6.0, rel=1e-9)
@@ -135,7 +135,7 @@ def test_the_fourth_order_minimum_is_certified_though_its_hessian_vanishes():
 
 def test_chi3_looks_only_at_the_near_kernel():
     """A large third derivative along a strongly curved direction does not count; along a flat one it does."""
-    f = lambda x: x[0] ** 2 + 100 * x[0] ** 3 + 1e-5 * x[1] ** 2 + x[1] ** 3 / 3  # noqa: E731
+    f = lambda x: x[0] ** 2 + 100 * x[0] ** 3 + 1e-5 * x[1] ** 2 + x[1] ** 3 / 3  # noqa: E731 - a formula with a name
     c, escape = certificate(at(f, [0.0, 0.0]))
     assert c.chi3 == pytest.approx(2.0, rel=1e-10)
     np.testing.assert_allclose(np.abs(escape.y), [0, 1], atol=1e-12)

@@ -199,4 +199,4 @@ def test_a_row_under_the_names_of_the_columns():
     info = Info(np.zeros(2), 0.5, row)
     assert all(getattr(info, name) == got[name] for name in COLUMNS)
     with pytest.raises(AttributeError, match="nonsense"):
-        info.nonsense  # noqa: B018
+        info.nonsense  # noqa: B018 - the look-up itself is the test

@@ -12,7 +12,7 @@ from scipy import special, stats
 
 jax = pytest.importorskip("jax")
 
-from benchmarks.problems.degenerate import (  # noqa: E402
+from benchmarks.problems.degenerate import (  # noqa: E402 - after importorskip, so that a machine without JAX skips
     PROBLEMS,
     Degenerate,
     finite_sum,

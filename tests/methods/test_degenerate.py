@@ -13,7 +13,7 @@ from tercet import Status
 
 jax = pytest.importorskip("jax")
 
-from benchmarks.problems.degenerate import PROBLEMS, Degenerate, finite_sum  # noqa: E402
+from benchmarks.problems.degenerate import PROBLEMS, Degenerate, finite_sum  # noqa: E402 - after importorskip, so that a machine without JAX skips
 
 SEEDS = (0, 1, 2)
 BY_NAME = {problem.name: problem for problem in PROBLEMS}

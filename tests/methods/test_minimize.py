@@ -598,7 +598,7 @@ def test_the_callback_sees_every_iteration_with_its_point_and_its_row(method):
     assert np.array_equal(seen[-1].x, result.x)
     assert seen[-1].fun == result.fun
     with pytest.raises(AttributeError):
-        seen[0].nonsense  # noqa: B018
+        seen[0].nonsense  # noqa: B018 - the look-up itself is the test
 
 
 def test_the_callback_sees_the_structure_of_the_start():

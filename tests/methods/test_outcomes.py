@@ -558,7 +558,7 @@ def test_a_bad_option_is_refused_before_any_work_with_its_name_and_value(options
         raise AssertionError("the function was called")
 
     for problem, start in ((LINEAR, None), (untouched, START)):
-        with pytest.raises(ValueError) as caught:  # noqa: PT011
+        with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is checked below
             tercet.minimize(problem, start, **options)
         assert text in str(caught.value)
         assert "minimize(" in str(caught.value)
