@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check setup bench-mgh bench-degenerate bench-a9a bench-paper bench-reader clean
+.PHONY: demo test check setup bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench bench-quick clean
 
 setup: $(VENV)/.ready
 
@@ -26,6 +26,13 @@ check: setup
 
 bench-mgh bench-degenerate bench-a9a bench-paper bench-reader: bench-%: setup
 	$(RUN) -m benchmarks.$*
+
+# About 25 minutes; the quick one under five. Both write benchmarks/results/*.json and benchmarks/RESULTS.md.
+bench: setup
+	$(RUN) -m benchmarks.speed
+
+bench-quick: setup
+	$(RUN) -m benchmarks.speed --quick
 
 clean:
 	rm -rf $(VENV) demo

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.datasets import load_svmlight_file
 
 FILES = {"a9a": ("a9a", 123), "svmguide3": ("svmguide3", 22), "covtype": ("covtype.libsvm.binary.scale.bz2", 54)}
+UNSCALED = {"covtype_raw": ("covtype.libsvm.binary.bz2", 54)}  # raw integers: badly conditioned on purpose
 
 
 def folder() -> Path:
@@ -18,7 +19,7 @@ def folder() -> Path:
 
 def load(name: str) -> tuple[object, np.ndarray]:
     """X as a CSR matrix without columns that are constantly zero, and y in {0, 1}."""
-    file, columns = FILES[name]
+    file, columns = (FILES | UNSCALED)[name]
     path = folder() / file
     if not path.exists():
         raise SystemExit(f"{path} is not there; set TERCET_DATA to a folder with the LIBSVM file {file}.")

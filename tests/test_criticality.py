@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tercet import criticality
 from tercet.criticality import (
     LANCZOS_VECTORS,
     Escape,
@@ -45,7 +46,7 @@ class Polynomial:
     def third_tensor(self, V):
         return np.einsum("abc,ai,bj,ck->ijk", self.T, V, V, V)
 
-    def third_bound(self, V):
+    def third_bound(self, V, tight=False):
         return self.bound
 
     def value(self, s):
@@ -328,6 +329,21 @@ def test_a_near_kernel_larger_than_the_lanczos_space_does_not_hide_a_third_deriv
     assert not certificate(point)[0].holds
     for seed in range(5):
         assert not certify(point, 1, TOL, False, "by hand", seed)[0].holds
+
+
+@pytest.mark.parametrize(("bound", "holds"), [(1e-3, True), (np.inf, False), (0.05, False)])
+def test_a_near_kernel_too_large_to_be_known_is_certified_by_a_bound_over_all_directions_or_not_at_all(
+    bound, holds, monkeypatch
+):
+    """Beyond a size no Hessian is formed; where the few lowest eigenvalues do not reach zeta, only a bound can tell."""
+    monkeypatch.setattr(criticality, "FORMED", 50)
+    point = Polynomial(np.zeros(60), np.diag(np.concatenate([np.zeros(40), np.ones(20)])), bound=bound)
+    point.hessian = None  # may not be asked for
+    c, escape = certify(point, 1, TOL, False, "by hand")
+    assert c.holds == holds
+    assert c.chi2 == pytest.approx(0.0, abs=1e-8)
+    assert np.isnan(c.chi3) != holds
+    assert escape is None
 
 
 def test_few_variables_take_products_instead_of_lanczos():

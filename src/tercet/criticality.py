@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tercet.records import Certificate, Matrix, Tensor, Vector
 
 FORMED_KERNEL = 8  # up to this dimension the third derivative over the near-kernel is formed
 LANCZOS_VECTORS = 8  # to begin with; more where the near-kernel is larger
+FORMED = 3000  # up to this many variables a Hessian may be formed from products
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,13 @@ def certify(
     if tolerances.order >= 2:
         values, vectors = lowest_eigenpairs(point, len(g), dense, tolerances.zeta, seed)
         notes.append("chi2 by a dense eigenvalue problem" if dense else "chi2 by Lanczos")
-        chi2 = max(0.0, -float(values[0]))
+        chi2 = max(-float(values[0]), 0.0)  # nan stays nan
         if chi2 > tolerances.eps2:
             escape = escape_along(point, g, vectors[:, 0], 2)
         elif tolerances.order >= 3:
             kernel = vectors[:, np.abs(values) <= tolerances.zeta]
-            chi3, y, note = kernel_measure(point, kernel, tolerances.eps3, seed)
+            whole = len(values) == len(g) or values[-1] > tolerances.zeta
+            chi3, y, note = kernel_measure(point, kernel if whole else None, tolerances.eps3, seed)
             notes.append(note)
             if chi3 > tolerances.eps3 and y is not None:
                 escape = escape_along(point, g, y, 3)
@@ -96,7 +99,8 @@ def certify(
 def lowest_eigenpairs(point: Point, d: int, dense: bool, zeta: float, seed: int) -> tuple[Vector, Matrix]:
     """Eigenvalues in ascending order with their vectors: all of them, or by Lanczos all up to zeta and a few more.
 
-    Where Lanczos does not converge, or would need a third of all vectors, the matrix is formed from d products.
+    Where Lanczos does not converge, or would need a third of all vectors, the matrix is formed from d products. Beyond
+    a few thousand variables it cannot be formed, and only the lowest eigenvalue is given.
     """
     if dense:
         B = point.hessian()
@@ -106,12 +110,15 @@ def lowest_eigenpairs(point: Point, d: int, dense: bool, zeta: float, seed: int)
         return eigenpairs_from_products(point, d)
     import scipy.sparse.linalg  # heavy, and only needed here
 
-    k, start = LANCZOS_VECTORS, np.random.default_rng(seed).standard_normal(d)
+    start = np.random.default_rng(seed).standard_normal(d)
     # ARPACK never sees a direction that the operator maps to zero, and those are the ones looked for: shift them away.
     shift = 1.0 + float(np.linalg.norm(point.hessian_product(start)) / np.linalg.norm(start))
     operator = scipy.sparse.linalg.LinearOperator(
         (d, d), matvec=lambda v: point.hessian_product(np.ravel(v)) + shift * np.ravel(v), dtype=float
     )
+    if d > FORMED:
+        return lowest_eigenpair(operator, shift, start, 0.01 * zeta / shift)
+    k = LANCZOS_VECTORS
     while 3 * k < d:
         try:
             values, vectors = scipy.sparse.linalg.eigsh(operator, k, which="SA", v0=start, ncv=2 * k + 20, maxiter=50)
@@ -124,6 +131,17 @@ def lowest_eigenpairs(point: Point, d: int, dense: bool, zeta: float, seed: int)
     return eigenpairs_from_products(point, d)
 
 
+def lowest_eigenpair(operator: Any, shift: float, start: Vector, accuracy: float) -> tuple[Vector, Matrix]:
+    """The lowest eigenvalue and its vector, or nan where Lanczos does not find it."""
+    import scipy.sparse.linalg
+
+    try:
+        values, vectors = scipy.sparse.linalg.eigsh(operator, 1, which="SA", v0=start, ncv=20, maxiter=30, tol=accuracy)
+    except scipy.sparse.linalg.ArpackError:
+        return np.array([np.nan]), start[:, None] / np.linalg.norm(start)
+    return values - shift, vectors
+
+
 def eigenpairs_from_products(point: Point, d: int) -> tuple[Vector, Matrix]:
     """All eigenpairs of the matrix that d products form."""
     B = np.stack([point.hessian_product(e) for e in np.eye(d)])
@@ -131,12 +149,22 @@ def eigenpairs_from_products(point: Point, d: int) -> tuple[Vector, Matrix]:
     return values, vectors
 
 
-def kernel_measure(point: Point, V: Matrix, enough: float, seed: int) -> tuple[float, Vector | None, str]:
-    """chi_3 over the span of V, the direction that attains it, and how it was found."""
+def kernel_measure(point: Point, V: Matrix | None, enough: float, seed: int) -> tuple[float, Vector | None, str]:
+    """chi_3 over the span of V, the direction that attains it, and how it was found.
+
+    Without V the near-kernel is too large to be known, and only a bound over all directions can tell.
+    """
+    if V is None:
+        bound = point.third_bound(None)
+        if bound <= enough:
+            return bound, None, "chi3 bounded from above over all directions"
+        return np.nan, None, "chi3 not known: the near-kernel is too large to be searched"
     k = V.shape[1]
     if k == 0:
         return 0.0, None, "chi3 = 0: the near-kernel is empty"
     bound = point.third_bound(V)
+    if bound > enough and k > FORMED_KERNEL:
+        bound = point.third_bound(V, tight=True)
     if bound <= enough:
         return bound, None, f"chi3 bounded from above over a near-kernel of dimension {k}"
     if k <= FORMED_KERNEL:

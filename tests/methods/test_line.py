@@ -157,22 +157,36 @@ def test_progressive_samples_are_nested_never_shrink_and_end_at_all_terms(kind, 
     result = tercet.minimize(MODEL, np.ones(D), method=kind(), seed=seed)
     sizes = result.trace["size_value"]
     assert result.success
-    assert sizes[0] == 10 * D
+    assert sizes[0] == 20 * D
     assert np.all(np.diff(sizes) >= 0)
     assert sizes[-1] == N
     for name in ("size_gradient", "size_hessian", "size_third"):
         assert np.array_equal(result.trace[name], sizes)
 
 
-def test_a_nested_sample_that_grows_evaluates_only_the_rows_it_gains():
-    result = tercet.minimize(MODEL, np.ones(D), seed=0, max_iterations=4)
+@pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
+def test_a_nested_sample_that_grows_is_looked_at_once_over_its_new_rows(kind):
+    result = tercet.minimize(MODEL, np.ones(D), method=kind(), seed=0)
     first = result.trace.rows[0]
     m = first.sizes.value
     n = MODEL.n  # f at x0 over all terms, to compare with; then f at x and at the trial point, g at x
     assert (first.counts.value, first.counts.gradient) == (n + 2 * m, m)
+    grew = 0
     for before, row in pairwise(result.trace.rows):
-        gained = row.sizes.value - before.sizes.value
-        assert row.counts.value - before.counts.value == row.sizes.value + gained
+        size, gained = row.sizes.value, row.sizes.value > before.sizes.value
+        grew += gained
+        # f at the trial point, and after growing f at x over the new sample too; where it did not grow f(x) is known.
+        assert row.counts.value - before.counts.value == (2 * size if gained else size)
+    assert grew >= 2
+
+
+def test_a_nested_sample_that_grows_forms_the_hessian_anew_only_where_it_has_to():
+    result = tercet.minimize(MODEL, np.ones(D), method=tercet.SCR(), seed=0)
+    rows = result.trace.rows
+    spent = np.diff([0, *(row.counts.hessian for row in rows)])
+    assert spent[0] == rows[0].sizes.value
+    assert np.all(spent <= [row.sizes.value for row in rows])
+    assert np.any(spent < [row.sizes.value for row in rows])
 
 
 def test_scr_counts_no_third_derivatives_along_the_way():
@@ -199,6 +213,28 @@ def test_stm_of_infinite_worth_buys_third_derivatives_at_every_iteration():
     assert result.success
     assert np.all(result.trace["third_bought"])
     assert result.trace["third"][-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("worth", "unexplained", "bought"),
+    [
+        (5.0, 0.19, False),
+        (5.0, 0.21, True),
+        (5.0, 3.0, True),
+        (0.0, 3.0, False),
+        (np.inf, 1e-300, True),
+        (np.inf, 0.0, True),
+        (1.0, 0.99, False),
+        (1.0, 1.0, True),
+    ],
+)
+def test_third_derivatives_are_bought_where_the_last_quadratic_left_more_than_their_worth(worth, unexplained, bought):
+    line = make_line(tercet.STM(worth=worth))
+    line.memory.unexplained = unexplained
+    assert line.price() == (1.0 if bought else 0.0)
+    scr = make_line(tercet.SCR())
+    scr.memory.unexplained = unexplained
+    assert scr.price() == 0.0
 
 
 @pytest.mark.parametrize("replacement", [False, True])

@@ -1,12 +1,11 @@
-"""Counting: every component evaluation once, merged batches pay for new rows only, deadlines and user errors."""
+"""Counting: every component evaluation once, what a grown sample takes over, deadlines and user errors."""
 
 import time
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tercet.objectives.counting import Counted, CountedPoint, DeadlineError, EvaluationError, MergedPoint, Meter
+from tercet.objectives.counting import Counted, CountedPoint, DeadlineError, EvaluationError, Meter
 from tercet.objectives.functions import Function
 from tercet.objectives.linear import LinearModel
 from tercet.records import Counts
@@ -116,20 +115,22 @@ def test_epochs_are_all_evaluations_over_n():
     assert counts.as_dict() == {"value": 10, "gradient": 20, "hessian": 30, "third": 40, "n": 50, "epochs": 2.0}
 
 
-# merged points ------------------------------------------------------------------------------------------------------
+# samples that grow --------------------------------------------------------------------------------------------------
 
 
-def merged(counted, cuts=(0, 15, 40, 60)):
-    parts = [counted.over(ORDER[a:b]).at(AT) for a, b in pairwise(cuts)]
-    point = parts[0]
-    for part in parts[1:]:
-        point = MergedPoint(point, part)
+def grown(counted, cuts=(15, 40, 60), hessians=True):
+    """x over a sample that grows, looked at anew over each."""
+    point = None
+    for m in cuts:
+        point = counted.over(ORDER[:m] if m < N else None).at(AT, point)
+        if hessians:
+            point.hessian()
     return point
 
 
-@pytest.mark.parametrize("cuts", [(0, 15, 40, 60), (0, 1, 60), (0, 15, 40)])
-def test_a_merged_point_is_the_point_over_the_union(counted, cuts):
-    point = merged(counted, cuts)
+@pytest.mark.parametrize("cuts", [(15, 40, 60), (1, 60), (15, 40)])
+def test_a_point_over_a_grown_sample_is_the_point_over_those_rows(counted, cuts):
+    point = grown(counted, cuts)
     whole = counted.over(ORDER[: cuts[-1]]).at(AT)
     rng = np.random.default_rng(2)
     u, v = rng.standard_normal((2, D))
@@ -156,22 +157,24 @@ def test_a_merged_point_is_the_point_over_the_union(counted, cuts):
     assert np.abs(np.einsum("abc,ia,ib,ic->i", T, Z, Z, Z)).max() <= point.third_bound(V)
 
 
-def test_growing_pays_only_the_new_rows(counted):
+def test_a_grown_sample_pays_all_rows_for_f_and_g_and_the_new_ones_for_the_hessian(counted):
     first = counted.over(ORDER[:15]).at(AT)
     first.value(), first.gradient(), first.hessian()
     assert tally(counted) == (15, 15, 15, 0)
-    point = MergedPoint(first, counted.over(ORDER[15:40]).at(AT))
+    point = counted.over(ORDER[:40]).at(AT, near=first)
     assert tally(counted) == (15, 15, 15, 0)
+    assert point.hessian_price() == 25
     for _ in range(2):
         point.value(), point.gradient(), point.hessian(), point.gradient_errors()
-    assert tally(counted) == (40, 40, 40, 0)
-    larger = MergedPoint(point, counted.over(ORDER[40:]).at(AT))
+    assert tally(counted) == (55, 55, 40, 0)
+    larger = counted.over(None).at(AT, near=point)
+    assert larger.hessian_price() == 20
     larger.value(), larger.gradient(), larger.hessian()
-    assert tally(counted) == (60, 60, 60, 0)
+    assert tally(counted) == (115, 115, 60, 0)
 
 
-def test_products_of_a_merged_point_count_every_row(counted):
-    point = merged(counted)
+def test_products_over_a_grown_sample_count_every_row(counted):
+    point = grown(counted, hessians=False)
     point.hessian_product(np.ones(D))
     point.third_product(np.ones(D), AT)
     assert tally(counted) == (0, 0, N, N)
@@ -179,35 +182,83 @@ def test_products_of_a_merged_point_count_every_row(counted):
     assert tally(counted) == (0, 0, N, 4 * N)
 
 
-def test_a_merged_point_lends_its_hessian_to_the_next_point(counted):
-    point = merged(counted)
-    point.hessian()
+def test_a_point_over_a_grown_sample_lends_its_hessian_to_the_next_point(counted):
+    point = grown(counted)
     again = counted.over(None).at(AT, near=point)
     assert again.hessian_price() == 0
     np.testing.assert_allclose(again.hessian(), point.hessian(), rtol=1e-12, atol=1e-14)
     assert tally(counted) == (0, 0, N, 0)
 
 
-def test_a_merged_point_with_a_part_never_formed_lends_nothing(counted):
-    point = merged(counted)
-    point.first.hessian()
-    assert counted.over(None).at(AT, near=point).hessian_price() == N
+def test_a_point_whose_hessian_was_not_formed_lends_what_it_knew(counted):
+    first = counted.over(ORDER[:15]).at(AT)
+    first.hessian()
+    between = counted.over(ORDER[:40]).at(AT, near=first)
+    assert counted.over(None).at(AT, near=between).hessian_price() == N - 15
+    assert counted.over(None).at(AT, near=grown(counted, hessians=False)).hessian_price() == N
 
 
-def test_errors_of_a_merged_gradient_estimate_its_covariance():
-    """Over independent batches of m1 and m2 rows, sum e e' is on average the covariance of the merged mean."""
-    model = LinearModel(X, Y)
-    counted, rng = Counted(model, Meter(N)), np.random.default_rng(3)
-    every = X * model.over(None).at(AT).coefficients(1)[:, None]
-    squares = []
+def test_a_point_gives_the_one_it_wraps(counted):
+    view = counted.over(None)
+    point = view.at(AT)
+    assert point.point.view is view.view
+    assert point.value() == point.point.value()
+
+
+def test_a_hessian_of_its_own_is_made_for_a_point_that_borrowed_and_costs_all_rows(counted):
+    view = counted.over(None)
+    here = view.at(AT)
+    here.value(), here.gradient(), here.hessian()
+    assert here.is_exact()
+    assert view.exact(here) is here
+    there = view.at(AT + 0.02, near=here)
+    there.value(), there.gradient()
+    assert not there.is_exact()
+    own = view.exact(there)
+    assert own.is_exact()
+    before = tally(counted)
+    assert own.value() == there.value()
+    np.testing.assert_array_equal(own.gradient(), there.gradient())
+    assert tally(counted) == before  # value and gradient are paid for
+    np.testing.assert_allclose(own.hessian(), counted.objective.over(None).at(AT + 0.02).hessian(), rtol=1e-13)
+    assert tally(counted)[2] == before[2] + N
+
+
+def test_a_saved_point_is_the_same_again_and_not_paid_twice(counted):
+    view = counted.over(ORDER[:40])
+    first = counted.over(ORDER[:15]).at(AT)
+    first.hessian()
+    point = view.at(AT + 0.02, near=first)
+    point.value(), point.gradient()
+    saved, price = point.saved(), point.hessian_price()
+    before = tally(counted)
+    again = view.recall(AT + 0.02, saved)
+    assert again.value() == point.value()
+    np.testing.assert_array_equal(again.gradient(), point.gradient())
+    assert tally(counted) == before
+    assert again.hessian_price() == price < 40
+    np.testing.assert_array_equal(again.hessian(), point.hessian())
+
+
+def test_errors_of_a_gradient_over_a_grown_sample_estimate_its_covariance():
+    """48 of 60 rows, of which 16 came first: sum e e' is on average S/48, S the covariance of single rows with the
+    divisor 59, and the mean over the sample strays from the one over all by (1 - 48/60) of that."""
+    rng, whole = np.random.default_rng(3), LinearModel(X, Y).over(None).at(AT)
+    every = X * whole.coefficients(1)[:, None]
+    squares, away = [], []
     for _ in range(1500):
-        point = MergedPoint(*(counted.over(rng.integers(0, N, m)).at(AT) for m in (16, 32)))
-        e = point.gradient_errors()
+        order, rows = rng.permutation(N), rng.permutation(N)[:48]  # random order: the groups are random for the data
+        counted = Counted(LinearModel(X[order], Y[order]), Meter(N))
+        point = counted.over(rows).at(AT, near=counted.over(rows[:16]).at(AT))
+        e, error = point.gradient_errors(), point.gradient() - whole.gradient()
         squares.append(e.T @ e)
-    mean, error = np.mean(squares, axis=0), np.std(squares, axis=0) / np.sqrt(len(squares))
-    expected = np.cov(every.T, bias=True) / 48
-    assert np.all(np.abs(mean - expected) <= 4.5 * error)
-    assert np.all(4.5 * error <= 0.1 * np.sqrt(np.outer(np.diag(expected), np.diag(expected))))
+        away.append(np.outer(error, error))
+    expected = np.cov(every.T) / 48
+    scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    for found, truth, power in ((squares, expected, 0.1), (away, expected * (1 - 48 / N), 0.25)):
+        mean, error = np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))
+        assert np.all(np.abs(mean - truth) <= 4.5 * error)
+        assert np.all(4.5 * error <= power * scale)
 
 
 # deadline and errors ------------------------------------------------------------------------------------------------

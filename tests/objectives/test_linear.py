@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from tercet.objectives import linear
-from tercet.objectives.kernels import csr_gram
-from tercet.objectives.linear import LinearModel, Reference, is_prefix, join_references
+from tercet.objectives.linear import LinearModel, Reference
+from tercet.objectives.tables import Picked
 
 LOSSES = {
     "sigmoid_squares": lambda z, y: 0.5 * (1 / (1 + jnp.exp(-z)) - y) ** 2,
@@ -180,6 +180,42 @@ def test_an_unsorted_csr_matrix_is_not_changed_and_gives_the_right_hessian():
     np.testing.assert_allclose(model.over(None).at(np.zeros(3)).hessian(), A.T @ A / 2, rtol=1e-15)
 
 
+def test_floats_that_are_already_in_order_are_not_copied_and_never_written_to():
+    X, y, rng = data(6)
+    for given in (X, np.asfortranarray(X), strided(X), sp.csr_array(X), sp.csr_matrix(X)):
+        model = LinearModel(given, y, l2=0.1)
+        ours, theirs = (A.data if sp.issparse(A) else A for A in (model.A, given))
+        assert np.shares_memory(ours, theirs)
+        x = rng.standard_normal(D)
+        for rows in (None, np.array([3, 1, 1]), np.arange(30)):
+            point = model.over(rows).at(x)
+            (
+                point.value(),
+                point.gradient_errors(),
+                point.hessian(),
+                point.third_square(x),
+                point.third_tensor(np.eye(D)),
+            )
+            model.over(rows).settle(x)
+        np.testing.assert_array_equal(given.toarray() if sp.issparse(given) else given, X)
+
+
+def test_data_that_may_not_be_written_to_is_taken():
+    X, y, rng = data(6)
+    x = rng.standard_normal(D)
+    expected = LinearModel(X.copy(), y.copy()).over(None).at(x)
+    A = sp.csr_array(X)
+    for array in (X, y, A.data, A.indices, A.indptr):
+        array.flags.writeable = False
+    for given in (X, A):
+        for rows in (None, np.arange(30)):
+            point = LinearModel(given, y).over(rows).at(x)
+            point.value(), point.gradient(), point.hessian(), point.third_product(x, x)
+        whole = LinearModel(given, y).over(None).at(x)
+        np.testing.assert_allclose(whole.gradient(), expected.gradient(), rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(whole.hessian(), expected.hessian(), rtol=1e-12, atol=1e-15)
+
+
 def test_weights_are_scale_free_and_a_zero_weight_removes_a_row():
     X, y, rng = data(5)
     w, x = rng.random(N), rng.standard_normal(D)
@@ -202,21 +238,13 @@ def test_bind_starts_at_zero_or_at_a_copy_of_x0():
     np.testing.assert_array_equal(bound.restore(bound.x0), x0)
 
 
-# the Gram kernel ----------------------------------------------------------------------------------------------------
+# the Gram matrix ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_csr_kernel_equals_the_dense_product(seed):
-    X, _, rng = data(seed, n=60, d=9, density=0.3)
-    A, c = sp.csr_array(X), rng.standard_normal(60) * (rng.random(60) < 0.7)
-    expected = A.toarray().T @ np.diag(c) @ A.toarray()
-    np.testing.assert_allclose(csr_gram(A.data, A.indices, A.indptr, c, 9), expected, rtol=1e-12, atol=1e-13)
-
-
-def test_the_gram_of_no_rows_at_all_is_zero():
-    model, _ = build(sparse=True)
-    np.testing.assert_array_equal(model.rows.gram(np.zeros(N)), np.zeros((D, D)))
-    np.testing.assert_array_equal(build()[0].rows.gram(np.zeros(N)), np.zeros((D, D)))
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_gram_of_no_rows_at_all_is_zero(sparse):
+    model, _ = build(sparse=sparse)
+    np.testing.assert_array_equal(model.rows.table.gram(np.zeros(N)), np.zeros((D, D)))
 
 
 # reuse of Hessians --------------------------------------------------------------------------------------------------
@@ -232,7 +260,7 @@ def rule(A, w, loss, y, past, x, stale, terms, penalty):
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("stale", [0.0, 0.1, 0.5])
-@pytest.mark.parametrize("nested", ["same", "prefix", "prefix of all", "all from merged parts"])
+@pytest.mark.parametrize("nested", ["same", "same in another order", "prefix", "prefix of all", "all"])
 def test_a_reused_hessian_follows_the_rule_exactly_and_stays_within_its_bound(sparse, stale, nested):
     model, (X, _, _) = build(sparse=sparse, weighted=True, l2=0.3, alpha=0.1, n=80)
     rng = np.random.default_rng(6)
@@ -240,22 +268,20 @@ def test_a_reused_hessian_follows_the_rule_exactly_and_stays_within_its_bound(sp
     x1 = rng.standard_normal(D)
     x2 = x1 + 0.1 * rng.standard_normal(D)
     first, second = {
-        "same": ([order[:50]], order[:50]),
-        "prefix": ([order[:20]], order[:50]),
-        "prefix of all": ([order[:50]], None),
-        "all from merged parts": ([order[:30], order[30:55], order[55:]], None),
+        "same": (order[:50], order[:50]),
+        "same in another order": (order[:50], order[:50][::-1]),
+        "prefix": (order[:20], order[:50]),
+        "prefix of all": (order[:50], None),
+        "all": (None, None),
     }[nested]
-    views = [replace(model.over(rows), stale=stale) for rows in first]
-    points = [view.at(x1) for view in views]
-    for point in points:
-        point.hessian()
+    point = replace(model.over(first), stale=stale).at(x1)
+    point.hessian()
     view = replace(model.over(second), stale=stale)
-    reused = view.at(x2, near=points)
+    reused = view.at(x2, near=point)
 
-    where = np.arange(80) if second is None else second
+    where = np.arange(80) if second is None else np.sort(second)
     past_by_row = np.full(80, np.nan)
-    for rows, point in zip(first, points, strict=True):
-        past_by_row[rows] = point.coefficients(2)
+    past_by_row[np.arange(80) if first is None else np.sort(first)] = point.coefficients(2)
     past, A = past_by_row[where], X[where]
     price, expected, c, kept = rule(A, view.w, model.loss, view.y, past, x2, stale, len(where), view.penalty)
     assert reused.hessian_price() == price
@@ -283,7 +309,7 @@ def test_a_chain_of_reuse_does_not_drift():
     kept_once = 0
     for _ in range(40):
         x = x + 0.02 * direction
-        point = view.at(x, near=[point])
+        point = view.at(x, near=point)
         B, exact = point.hessian(), view.at(x)
         kept_once += point.hessian_price() < 80
         kept = point.reference.c
@@ -298,7 +324,7 @@ def test_nothing_is_reused_from_a_point_whose_hessian_was_never_formed():
     x = np.ones(D)
     untouched = model.over(None).at(x)
     untouched.gradient()
-    assert model.over(None).at(x, near=[untouched]).hessian_price() == N
+    assert model.over(None).at(x, near=untouched).hessian_price() == N
 
 
 def test_the_same_point_again_costs_nothing_and_gives_the_same():
@@ -306,22 +332,22 @@ def test_the_same_point_again_costs_nothing_and_gives_the_same():
     x = np.ones(D)
     p = model.over(None).at(x)
     B = p.hessian()
-    again = model.over(None).at(x, near=[p])
+    again = model.over(None).at(x, near=p)
     assert again.hessian_price() == 0
     np.testing.assert_allclose(again.hessian(), B, rtol=1e-14)
 
 
 @pytest.mark.parametrize(
     ("reference", "view"),
-    [([0, 1, 2], [0, 1, 3, 4]), (None, [0, 1, 2]), ([0, 1, 2, 3], [0, 1, 2]), ([1, 0], [0, 1, 2])],
-    ids=["other rows", "all into a sample", "longer into shorter", "other order"],
+    [([0, 1, 2], [0, 1, 3, 4]), (None, [0, 1, 2]), ([0, 1, 2, 3], [0, 1, 2]), ([0, 0, 1], [0, 1, 2]), ([5], [0, 1])],
+    ids=["other rows", "all into a sample", "longer into shorter", "repeats", "beyond the last row"],
 )
 def test_sets_that_are_not_nested_share_nothing(reference, view):
     model, _ = build()
     x = np.ones(D)
     p = model.over(None if reference is None else np.array(reference)).at(x)
     p.hessian()
-    q = model.over(np.array(view)).at(x, near=[p])
+    q = model.over(np.array(view)).at(x, near=p)
     assert q.hessian_price() == len(view)
     np.testing.assert_allclose(q.hessian(), model.over(np.array(view)).at(x).hessian(), rtol=1e-15)
 
@@ -332,7 +358,7 @@ def test_a_reference_with_repeated_rows_does_not_spoil_the_full_hessian():
     x = np.ones(D)
     p = model.over(np.array([0, 0, 1, 2, 2])).at(x)
     p.hessian()
-    q = model.over(None).at(x, near=[p])
+    q = model.over(None).at(x, near=p)
     np.testing.assert_allclose(q.hessian(), model.over(None).at(x).hessian(), rtol=1e-12, atol=1e-14)
 
 
@@ -346,19 +372,106 @@ def test_the_hessian_that_is_handed_out_may_be_written_to():
     np.testing.assert_array_equal(p.hessian(), before)
 
 
-def test_is_prefix_and_join_references():
-    assert is_prefix(np.array([1, 2]), np.array([1, 2, 3]))
-    assert not is_prefix(np.array([1, 3]), np.array([1, 2, 3]))
-    assert not is_prefix(np.array([1, 2, 3]), np.array([1, 2]))
-    a = Reference(np.array([0, 1]), np.array([1.0, 2.0]), np.eye(2), 5)
-    b = Reference(np.array([4]), np.array([3.0]), 2 * np.eye(2), 5)
-    joint = join_references([a, b])
-    np.testing.assert_array_equal(joint.rows, [0, 1, 4])
-    np.testing.assert_array_equal(joint.c, [1, 2, 3])
-    np.testing.assert_array_equal(joint.gram, 3 * np.eye(2))
-    np.testing.assert_array_equal(joint.coefficients_in(None), [1, 2, np.nan, np.nan, 3])
-    assert join_references([a, None]) is None
-    assert join_references([]) is None
+def test_a_sample_drawn_twice_in_another_order_is_the_same_sample():
+    model, _ = build(weighted=True, l2=0.1)
+    x, rows = np.ones(D), np.array([9, 2, 30, 2, 17])
+    one, other = model.over(rows).at(x), model.over(rows[[4, 1, 0, 3, 2]]).at(x)
+    assert one.value() == other.value()
+    np.testing.assert_array_equal(one.gradient(), other.gradient())
+    np.testing.assert_array_equal(one.gradient_errors(), other.gradient_errors())
+    np.testing.assert_array_equal(one.hessian(), other.hessian())
+
+
+ROWS = np.array([1, 4, 6])
+REFERENCE = Reference(ROWS, np.array([1.0, 2.0, 3.0]), np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("rows", "terms", "expected"),
+    [
+        (ROWS, 3, [1, 2, 3]),
+        (ROWS.copy(), 3, [1, 2, 3]),
+        (np.array([0, 1, 4, 5, 6, 8]), 6, [np.nan, 1, 2, np.nan, 3, np.nan]),
+        (np.array([1, 4, 5, 6]), 4, [1, 2, np.nan, 3]),
+        (None, 9, [np.nan, 1, np.nan, np.nan, 2, np.nan, 3, np.nan, np.nan]),
+        (None, 7, [np.nan, 1, np.nan, np.nan, 2, np.nan, 3]),
+        (np.array([0, 0, 1, 4, 6]), 5, [np.nan, np.nan, 1, 2, 3]),
+        (np.array([1, 4]), 2, None),
+        (np.array([1, 4, 5]), 3, None),
+        (np.array([0, 2, 3]), 3, None),
+        (np.array([7, 8, 9]), 3, None),
+        (np.array([1, 1, 4, 6]), 4, None),
+    ],
+    ids=str,
+)
+def test_a_reference_is_laid_out_over_a_larger_set_of_rows(rows, terms, expected):
+    found = REFERENCE.over(rows, terms)
+    assert (found is None) == (expected is None)
+    if expected is not None:
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_reference_over_all_rows_serves_all_rows_only():
+    full = Reference(None, np.arange(4.0), np.eye(2))
+    np.testing.assert_array_equal(full.over(None, 4), np.arange(4.0))
+    assert full.over(np.arange(4), 4) is None
+    assert full.over(np.array([0, 1]), 2) is None
+
+
+def test_a_reference_with_a_row_twice_is_not_laid_out_over_rows_that_hold_it_once():
+    twice = Reference(np.array([0, 2, 2]), np.array([1.0, 2.0, 2.0]), np.eye(2))
+    assert twice.over(None, 4) is None
+    assert twice.over(np.array([0, 1, 2]), 3) is None
+    np.testing.assert_array_equal(twice.over(np.array([0, 2, 2]), 3), twice.c)
+
+
+def test_what_a_reference_lays_out_can_be_written_to_without_changing_it():
+    found = REFERENCE.over(None, 9)
+    found[:] = 0.0
+    np.testing.assert_array_equal(REFERENCE.c, [1, 2, 3])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_point_that_reuses_does_not_change_the_one_it_borrowed_from(compiled):
+    model, _ = build(weighted=True, n=80)
+    view, rng = replace(model.over(None), compiled=compiled), np.random.default_rng(15)
+    x = rng.standard_normal(D)
+    p = view.at(x)
+    B, c, gram = p.hessian(), p.reference.c.copy(), p.reference.gram.copy()
+    for _ in range(3):
+        view.at(x + 0.05 * rng.standard_normal(D), near=p).hessian()
+    np.testing.assert_array_equal(p.reference.c, c)
+    np.testing.assert_array_equal(p.reference.gram, gram)
+    np.testing.assert_array_equal(p.hessian(), B)
+
+
+def test_a_reference_that_was_not_formed_gives_way_to_what_the_point_knew():
+    model, _ = build(n=80)
+    view, x = model.over(None), np.ones(D)
+    p = model.over(np.arange(50)).at(x)
+    p.hessian()
+    q = view.at(x + 0.01, near=p)
+    q.gradient()  # and no Hessian
+    r = view.at(x, near=q)
+    assert r.known is p.reference
+    assert r.hessian_price() == 30
+    q.hessian()
+    assert view.at(x, near=q).known is q.reference
+
+
+def test_a_memento_brings_back_the_same_hessian_over_a_sample_and_over_all():
+    model, _ = build(weighted=True, n=80)
+    order, x = np.random.default_rng(16).permutation(80), np.ones(D)
+    for first, second in ((order[:30], order[:30]), (order[:30], order[:60]), (order[:30], None), (None, None)):
+        p = model.over(first).at(x)
+        p.hessian()
+        q = model.over(second).at(x + 0.02, near=p)
+        again = model.over(second).recall(x + 0.02, q.memento())
+        assert again.hessian_price() == q.hessian_price() < q.terms
+        np.testing.assert_array_equal(again.hessian(), q.hessian())
+    fresh = model.over(None).at(x)
+    assert fresh.memento() == {}
+    assert model.over(None).recall(x, {}).hessian_price() == 80
 
 
 # third derivatives --------------------------------------------------------------------------------------------------
@@ -371,7 +484,7 @@ def test_third_square_with_nothing_left_out_is_the_third_product(sparse):
     s = rng.standard_normal(D)
     point = view.at(rng.standard_normal(D))
     np.testing.assert_allclose(point.third_square(s), point.third_product(s, s), rtol=1e-13, atol=1e-15)
-    used = np.count_nonzero((point.coefficients(3) != 0) & (view.A @ s != 0))
+    used = np.count_nonzero((point.coefficients(3) != 0) & (view.table.times(s) != 0))
     assert point.third_square_price(s) == used
 
 
@@ -415,6 +528,24 @@ def test_third_bound_is_never_exceeded(loss, k):
         assert 0 < largest <= point.third_bound(V)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("k", [1, 2, D])
+def test_the_bounds_on_the_third_derivative_are_ordered_by_their_effort(sparse, k):
+    """Over the span of V with |V'a_i|, with |a_i|, and over all directions: each at least the one before."""
+    model, _ = build(sparse=sparse, weighted=True, alpha=0.5, l2=0.1)
+    rng = np.random.default_rng(18)
+    for rows in (None, rng.integers(0, N, 20), np.array([3, 7])):
+        point = model.over(rows).at(rng.standard_normal(D))
+        V = np.linalg.qr(rng.standard_normal((D, k)))[0]
+        Z = rng.standard_normal((400, k))
+        Z /= np.linalg.norm(Z, axis=1)[:, None]
+        largest = np.abs(np.einsum("abc,ia,ib,ic->i", point.third_tensor(V), Z, Z, Z)).max()
+        tight, plain_bound, everywhere = point.third_bound(V, tight=True), point.third_bound(V), point.third_bound(None)
+        assert 0 < largest <= tight <= plain_bound * (1 + 1e-12)
+        assert plain_bound <= everywhere * (1 + 1e-12)
+        assert np.isfinite(everywhere)
+
+
 # the sampling error of the gradient ---------------------------------------------------------------------------------
 
 
@@ -429,14 +560,17 @@ def assert_covariance(squares, expected, power):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("m", [20, 64])
 def test_gradient_errors_estimate_the_covariance_of_the_sampled_gradient(sparse, m):
-    model, (X, _, _) = build(sparse=sparse, weighted=True, l2=0.5, n=200, d=3)
+    """The groups are the same for every sample of m rows; rows in random order make them random for the data."""
+    model, (X, y, weights) = build(sparse=sparse, weighted=True, l2=0.5, n=200, d=3)
     rng = np.random.default_rng(12)
     x = rng.standard_normal(3)
     every = X * model.over(None).at(x).coefficients(1)[:, None]
     expected = np.cov(every.T, bias=True) / m  # of the mean of m independent draws
     squares, gradients = [], []
     for _ in range(1500):
-        point = model.over(rng.integers(0, 200, m)).at(x)
+        order = rng.permutation(200)
+        shuffled = LinearModel(model.A[order], y[order], l2=0.5, weights=weights[order])
+        point = shuffled.over(rng.integers(0, 200, m)).at(x)
         e = point.gradient_errors()
         squares.append(e.T @ e)
         gradients.append(point.gradient())
@@ -448,10 +582,24 @@ def test_gradient_errors_estimate_the_covariance_of_the_sampled_gradient(sparse,
 def test_gradient_errors_of_a_single_row_are_its_gradient_and_of_equal_rows_vanish():
     model, _ = build()
     point = model.over(np.array([3])).at(np.ones(D))
+    assert point.gradient_errors().shape == (1, D)
     own = point.gradient() - point.view.penalty.gradient(point.x)  # the penalty is no matter of sampling
     np.testing.assert_allclose(point.gradient_errors()[0], own, rtol=1e-13)
     same = model.over(np.full(40, 3)).at(np.ones(D)).gradient_errors()
     np.testing.assert_allclose(same, 0.0, atol=1e-16)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("m", [2, 15, 16, 48])
+def test_gradient_errors_come_from_up_to_16_groups_of_equal_size(sparse, m):
+    model, (X, _, _) = build(sparse=sparse, weighted=True, l2=0.5, n=200, d=3)
+    rng = np.random.default_rng(17)
+    x, picked = rng.standard_normal(3), Picked.of(rng.permutation(200)[:m])
+    every = (X * model.over(None).at(x).coefficients(1)[:, None])[picked.rows]
+    K = min(16, m)
+    means = np.array([every[picked.labels == k].mean(axis=0) for k in range(K)])
+    errors = model.over(picked.rows).at(x).gradient_errors()
+    np.testing.assert_allclose(errors, (means - means.mean(axis=0)) / np.sqrt(K * (K - 1)), rtol=1e-10, atol=1e-15)
 
 
 # settle -------------------------------------------------------------------------------------------------------------
@@ -473,7 +621,7 @@ def test_settle_keeps_the_margins_and_minimizes_the_penalty(sparse, intercept, r
     for rows in (None, np.array([2, 5])):
         view = model.over(rows)
         settled = view.settle(x)
-        dense = view.A.toarray() if sparse else view.A
+        dense = (model.A.toarray() if sparse else model.A)[slice(None) if rows is None else rows]
         np.testing.assert_allclose(dense @ settled, dense @ x, rtol=1e-9, atol=1e-9)
         assert view.penalty.value(settled) < view.penalty.value(x)
         # The best is the minimizer of |mask * x'|^2 over x' = x + N t, N a basis of the kernel of A.

@@ -131,6 +131,59 @@ def test_derivatives_do_not_write_into_their_arguments():
         np.testing.assert_array_equal(y, before[1])
 
 
+@pytest.mark.parametrize("name", ["sigmoid_squares", "logistic"])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("order", range(4))
+def test_a_part_alone_is_that_derivative_also_in_the_tails(name, compiled, order):
+    z = np.concatenate([np.linspace(-9, 9, 181), [-0.0, 1e-300, -1e-300], np.linspace(-700, 700, 71)])
+    z, y = (a.ravel() for a in np.meshgrid(z, (0.0, 1.0)))
+    before = z.copy(), y.copy()
+    loss = as_loss(name, None)
+    with np.errstate(over="raise", divide="raise", invalid="raise"):
+        part = loss.part(order, z, y, compiled)
+    np.testing.assert_array_equal(z, before[0])
+    np.testing.assert_array_equal(y, before[1])
+    # Where the third derivative changes its sign, its digits are those of the terms that cancel.
+    np.testing.assert_allclose(part, loss.derivatives(z, y)[order], rtol=1e-13, atol=1e-16 if order == 3 else 1e-300)
+
+
+@pytest.mark.parametrize("name", ["sigmoid_squares", "logistic"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_parts_equal_automatic_differentiation(name, compiled):
+    z, y = grid(name)
+    for order, theirs in enumerate(automatic(formula(name, None), z, y)):
+        ours = as_loss(name, None).part(order, z, y, compiled)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=3e-14 * max(1.0, np.abs(theirs).max()))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_parts_have_the_limits_of_the_tails(compiled):
+    z, y = np.array([800.0, 800.0, -800.0, -800.0]), np.array([0.0, 1.0, 0.0, 1.0])
+    limits = {
+        "sigmoid_squares": ([0.5, 0, 0, 0.5], [0, 0, 0, 0]),
+        "logistic": ([800, 0, 0, 800], [1, 0, 0, -1]),
+    }
+    for name, (value, slope) in limits.items():
+        loss = as_loss(name, None)
+        np.testing.assert_array_equal(loss.part(0, z, y, compiled), value)
+        np.testing.assert_array_equal(loss.part(1, z, y, compiled), slope)
+        for order in (2, 3):
+            np.testing.assert_array_equal(loss.part(order, z, y, compiled), 0.0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_parts_lose_no_digits_where_the_prediction_is_right(compiled):
+    e = np.exp(-30.0)
+    z, y, q = np.array([30.0]), np.array([1.0]), e / (1 + e)
+    loss = as_loss("sigmoid_squares", None)
+    np.testing.assert_allclose(loss.part(0, z, y, compiled), q**2 / 2, rtol=1e-12)
+    np.testing.assert_allclose(loss.part(1, z, y, compiled), -(q**2) * (1 - q), rtol=1e-12)
+    loss = as_loss("logistic", None)
+    np.testing.assert_allclose(loss.part(0, z, y, compiled), np.log1p(e), rtol=1e-12)
+    np.testing.assert_allclose(loss.part(1, z, y, compiled), -q, rtol=1e-12)
+    np.testing.assert_allclose(loss.part(2, z, y, compiled), q * (1 - q), rtol=1e-12)
+
+
 @pytest.mark.parametrize(("name", "scale"), [("sigmoid_squares", None), ("logistic", None), ("cauchy", 0.7)])
 def test_a_jax_function_gives_what_the_closed_form_gives(name, scale):
     z, y = grid(name)

@@ -41,12 +41,13 @@ def test_with_replacement_pairs_coincide_as_often_as_chance_says():
     assert abs(same - 0.05) <= 4.5 * np.sqrt(0.05 * 0.95 / 4000)
 
 
-def test_beginnings_are_nested_and_grow_by_what_lies_between():
+def test_beginnings_are_nested_and_in_the_end_all_rows():
     draws = Draws(50, 1)
     small, large = draws.beginning(10), draws.beginning(30)
+    assert len(np.unique(large)) == len(large) == 30
     np.testing.assert_array_equal(large[:10], small)
-    np.testing.assert_array_equal(np.concatenate([small, draws.between(10, 30)]), large)
-    np.testing.assert_array_equal(np.sort(np.concatenate([large, draws.between(30, 50)])), np.arange(50))
+    np.testing.assert_array_equal(draws.order[:30], large)
+    np.testing.assert_array_equal(np.sort(draws.order), np.arange(50))
     assert draws.beginning(50) is None
     assert draws.beginning(51) is None
 

@@ -49,13 +49,14 @@ def test_first_sizes_are_whole_numbers_between_one_and_n(name, n, d):
     st.one_of(st.just(float("nan")), st.just(0.0), st.floats(1e-12, 1e3)),
     st.one_of(st.floats(0, 1e6), st.just(float("inf"))),
     st.booleans(),
+    st.integers(0, 30),
 )
 @settings(max_examples=100, deadline=None, derandomize=True)
-def test_next_sizes_stay_within_bounds_and_never_shrink(name, n, d, step, blur, noisy):
+def test_next_sizes_stay_within_bounds_and_never_shrink(name, n, d, step, blur, noisy, iteration):
     rule = RULES[name]
     sizes = rule.first(n, d)
     for _ in range(3):
-        new = rule.next(outlook(sizes, n, d, step=step, blur=blur, noisy=noisy))
+        new = rule.next(outlook(sizes, n, d, step=step, blur=blur, noisy=noisy, iteration=iteration))
         assert np.all((parts(new) >= parts(sizes)) & (parts(new) <= n))
         assert all(isinstance(size, int) for size in parts(new).tolist())
         sizes = new
@@ -64,8 +65,8 @@ def test_next_sizes_stay_within_bounds_and_never_shrink(name, n, d, step, blur, 
 @pytest.mark.parametrize("name", GROWS)
 @pytest.mark.parametrize(
     "demand",
-    [{"noisy": True}, {"step": 1e-8, "blur": np.inf}],
-    ids=["noise", "small steps"],
+    [{"noisy": True}, {"step": 1e-8, "blur": np.inf}, {"noisy": True, "iteration": 100}],
+    ids=["noise", "small steps", "noise late in a run"],
 )
 def test_a_growing_rule_becomes_full_when_noise_or_the_step_demand_it(name, demand):
     rule, n = RULES[name], 1000
@@ -149,11 +150,39 @@ def test_progressive_begins_at_a_multiple_of_d_and_takes_one_sample_for_all():
     assert rule.nested
 
 
-def test_progressive_takes_all_where_little_is_missing():
+def test_progressive_begins_at_twenty_terms_for_each_variable():
+    assert Progressive().first(10_000, 7) == Sizes(140, 140, 140, 140)
+    assert Progressive() == Progressive(multiple=20.0, factor=3.0, kappa=0.3, hard=12)
+
+
+def test_progressive_passes_over_samples_above_a_fifth():
     rule = Progressive(multiple=10)
-    assert rule.first(106, 7) == Sizes(70, 70, 70, 70)
-    assert rule.first(105, 7) == Sizes(105, 105, 105, 105)
+    assert rule.first(351, 7) == Sizes(70, 70, 70, 70)
+    assert rule.first(350, 7) == Sizes(350, 350, 350, 350)
     assert rule.first(3, 7) == Sizes(3, 3, 3, 3)
+    sizes = Sizes(70, 70, 70, 70)
+    for n, grown in ((1051, 210), (1050, 1050), (351, 351)):
+        assert rule.next(outlook(sizes, n, noisy=True)) == Sizes(grown, grown, grown, grown)
+
+
+def test_progressive_grows_in_small_steps_each_solved_further_once_a_run_is_hard():
+    rule, sizes = Progressive(multiple=10, factor=3, kappa=0.3, hard=12), Sizes(70, 70, 70, 70)
+    for iteration, least, grown in ((12, 1 / 0.3, 210), (13, 1 / 0.1, 140), (500, 1 / 0.1, 140)):
+        few = {"n": 10_000, "iteration": iteration}
+        assert rule.next(outlook(sizes, blur=least * (1 - 1e-9), **few)) == sizes
+        assert rule.next(outlook(sizes, blur=least * (1 + 1e-9), **few)) == Sizes(grown, grown, grown, grown)
+        assert rule.next(outlook(sizes, noisy=True, **few)) == Sizes(grown, grown, grown, grown)
+
+
+def test_progressive_takes_all_where_little_is_missing_in_a_hard_run():
+    rule, sizes = Progressive(hard=3), Sizes(70, 70, 70, 70)
+    for n, grown in ((211, 140), (210, 210), (100, 100)):
+        assert rule.next(outlook(sizes, n, iteration=4, noisy=True)) == Sizes(grown, grown, grown, grown)
+
+
+def test_progressive_grows_no_faster_in_a_hard_run_than_its_own_factor():
+    rule = Progressive(factor=1.5, hard=0)
+    assert rule.next(outlook(Sizes(70, 70, 70, 70), 10_000, iteration=1, noisy=True)).value == 105
 
 
 @pytest.mark.parametrize("size", [0, -1, -0.5, 0.0, 1.5, float("nan"), True])

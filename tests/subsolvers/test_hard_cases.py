@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tercet.model import DenseModel, Regularizer
 from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
 from tercet.subsolvers.base import Regularization, Taylor
-from tercet.subsolvers.spectral import regularized_step
+from tercet.subsolvers.spectral import Tridiagonal, regularized_step
 
 EPS = float(np.finfo(float).eps)
 
@@ -289,7 +289,9 @@ def test_the_step_solves_its_equation_at_any_scale(seed, kind, d, size, sigma, p
     point = make(seed, kind, d, size)
     values, Q = np.linalg.eigh(point.B)
     c = Q.T @ point.g
-    s, mu = regularized_step(values, c, sigma, power, radius)
+    T = Tridiagonal.of(point.B)
+    s, mu = regularized_step(T, T.rotate(point.g), sigma, power, radius)
+    s = Q.T @ T.rotate(s, back=True)
     r, own = float(np.linalg.norm(s)), sigma * float(np.linalg.norm(s)) ** (power - 2)
     scale = max(float(np.max(np.abs(values))), mu)
     assert r <= radius * (1 + 1e-9)

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercet.subsolvers.spectral import regularized_step
+from tercet.subsolvers.spectral import Tridiagonal
+from tercet.subsolvers.spectral import regularized_step as tridiagonal_step
+
+
+def regularized_step(values, c, sigma, power, radius):
+    """With B given by its eigenvalues: a diagonal matrix is tridiagonal."""
+    return tridiagonal_step(Tridiagonal(values, np.zeros(len(values) - 1)), c, sigma, power, radius)
 
 
 def model(values, c, sigma, power, s):
@@ -144,3 +150,123 @@ def test_a_larger_sigma_gives_a_shorter_step_and_a_larger_shift():
     lengths, shifts = [np.linalg.norm(s) for s, _ in steps], [mu for _, mu in steps]
     assert np.all(np.diff(lengths) < 0)
     assert np.all(np.diff(shifts) > 0)
+
+
+# the tridiagonal form -----------------------------------------------------------------------------------------------
+
+dimensions = pytest.mark.parametrize("d", [1, 2, 3, 40])
+kinds = pytest.mark.parametrize("kind", ["positive", "indefinite", "negative", "diagonal", "singular"])
+
+
+def symmetric(d, kind, seed=0):
+    rng = np.random.default_rng([seed, d])
+    G = rng.standard_normal((d, d))
+    if kind == "positive":
+        return G @ G.T / d + 0.1 * np.eye(d)
+    if kind == "negative":
+        return -G @ G.T / d - 0.1 * np.eye(d)
+    if kind == "diagonal":
+        return np.diag(rng.standard_normal(d))
+    if kind == "singular":
+        return np.outer(G[0], G[0])
+    return (G + G.T) / 2 - 0.5 * np.eye(d)
+
+
+def as_matrix(T):
+    off = T.off[: len(T.diag) - 1]
+    return np.diag(T.diag) + np.diag(off, 1) + np.diag(off, -1)
+
+
+@dimensions
+@kinds
+def test_the_tridiagonal_form_rotates_back_to_the_matrix(d, kind):
+    B = symmetric(d, kind)
+    before = B.copy()
+    T = Tridiagonal.of(B)
+    np.testing.assert_array_equal(B, before)
+    Q = T.rotate(np.eye(d), back=True)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(d), atol=1e-13)
+    np.testing.assert_allclose(T.rotate(np.eye(d)), Q.T, atol=1e-13)
+    np.testing.assert_allclose(Q @ as_matrix(T) @ Q.T, B, atol=1e-13 * max(1.0, np.linalg.norm(B, 2)))
+
+
+@dimensions
+def test_rotations_take_vectors_and_columns_and_leave_them_alone(d):
+    T, rng = Tridiagonal.of(symmetric(d, "indefinite")), np.random.default_rng(d)
+    columns = rng.standard_normal((d, 5))
+    before = columns.copy()
+    for held in (columns, np.asfortranarray(columns)):
+        there = T.rotate(held)
+        assert there.shape == (d, 5)
+        np.testing.assert_array_equal(held, before)
+        np.testing.assert_allclose(T.rotate(there, back=True), columns, atol=1e-13)
+        for k in range(5):
+            one = T.rotate(held[:, k])
+            assert one.shape == (d,)
+            np.testing.assert_allclose(one, there[:, k], atol=1e-14)
+    np.testing.assert_allclose(np.linalg.norm(there, axis=0), np.linalg.norm(columns, axis=0), rtol=1e-13)
+    np.testing.assert_array_equal(columns, before)
+    assert T.rotate(np.empty((d, 0))).shape == (d, 0)
+
+
+@dimensions
+@kinds
+def test_floor_lowest_and_bound_are_those_of_the_spectrum(d, kind):
+    B = symmetric(d, kind)
+    T, (values, vectors) = Tridiagonal.of(B), np.linalg.eigh(B)
+    size = max(1.0, np.abs(values).max())
+    np.testing.assert_allclose(T.floor, max(0.0, -values[0]), rtol=1e-12, atol=1e-13 * size)
+    assert T.floor >= 0.0
+    if kind == "positive":
+        assert T.floor == 0.0
+    assert np.abs(values).max() <= T.bound * (1 + 1e-14)
+    assert T.bound <= 3 * size * (1 + 1e-14)  # Gershgorin's discs of a tridiagonal matrix
+    v = T.rotate(T.lowest(), back=True)
+    np.testing.assert_allclose(np.linalg.norm(v), 1.0, rtol=1e-13)
+    np.testing.assert_allclose(B @ v, values[0] * v, atol=1e-12 * size)
+    if kind != "singular":  # there lambda_min is multiple
+        np.testing.assert_allclose(np.abs(v @ vectors[:, 0]), 1.0, rtol=1e-9)
+
+
+@dimensions
+@kinds
+@pytest.mark.parametrize("above", [1e-3, 1.0, 1e3])
+def test_solver_and_inverse_trace_are_those_of_the_shifted_matrix(d, kind, above):
+    B, rng = symmetric(d, kind), np.random.default_rng(d)
+    T, errors = Tridiagonal.of(B), rng.standard_normal((4, d))
+    shift = max(0.0, -np.linalg.eigvalsh(B)[0]) + above
+    inverse = np.linalg.inv(B + shift * np.eye(d))
+    expected = sum(e @ inverse @ e for e in errors)
+    np.testing.assert_allclose(T.inverse_trace(T.rotate(errors.T), shift), expected, rtol=1e-9)
+    solve = T.solver(above)
+    np.testing.assert_allclose(T.rotate(solve(T.rotate(errors[0])), back=True), inverse @ errors[0], rtol=1e-8)
+
+
+@dimensions
+@kinds
+def test_inverse_trace_is_a_positive_number_where_the_matrix_is_all_but_singular(d, kind):
+    T = Tridiagonal.of(symmetric(d, kind))
+    found = T.inverse_trace(T.rotate(np.ones((d, 1))), T.floor)
+    assert np.isfinite(found)
+    assert found > 0
+    assert T.inverse_trace(np.empty((d, 0)), T.floor) == 0.0
+
+
+@dimensions
+def test_a_solver_is_refused_where_the_shift_leaves_negative_curvature(d):
+    T = Tridiagonal.of(symmetric(d, "negative"))
+    assert T.solver(-0.5 * T.floor) is None
+    assert T.solver(0.5 * T.floor) is not None
+
+
+@dimensions
+@kinds
+@pytest.mark.parametrize("power", [3, 4])
+@pytest.mark.parametrize("sigma", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("radius", [np.inf, 0.1])
+def test_the_minimizer_over_a_full_matrix_meets_the_conditions_in_its_eigenvectors(d, kind, power, sigma, radius):
+    B = symmetric(d, kind, seed=1)
+    values, vectors = np.linalg.eigh(B)
+    g = np.random.default_rng(d).standard_normal(d)
+    s, mu = Tridiagonal.of(B).minimize(g, sigma, power, radius)
+    assert_global_minimizer(values, vectors.T @ g, sigma, power, radius, vectors.T @ s, mu)

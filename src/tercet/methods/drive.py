@@ -14,7 +14,7 @@ from tercet.methods.checkpoint import Writer
 from tercet.methods.progress import Progress
 from tercet.methods.run import Run, Walk
 from tercet.objectives.base import Bound
-from tercet.objectives.counting import AnyPoint, DeadlineError, EvaluationError, NotFiniteError
+from tercet.objectives.counting import CountedPoint, DeadlineError, EvaluationError, NotFiniteError
 from tercet.records import Certificate, Status, Vector
 from tercet.result import Info, Result, Row, Trace
 
@@ -111,7 +111,7 @@ class Drive:
             error=error,
         )
 
-    def best(self) -> tuple[Vector, float, AnyPoint | None]:
+    def best(self) -> tuple[Vector, float, CountedPoint | None]:
         """x or x0, whichever has the lower full objective; x0 where neither has one."""
         start, start_value = self.look(lambda: self.run.start)
         if self.walk.x is self.run.x0:
@@ -121,7 +121,7 @@ class Drive:
             return self.run.x0, start_value, start
         return self.walk.x, value, here
 
-    def look(self, make: Callable[[], AnyPoint]) -> tuple[AnyPoint | None, float]:
+    def look(self, make: Callable[[], CountedPoint]) -> tuple[CountedPoint | None, float]:
         """A point and its value; None and nan where the objective raises."""
         try:
             point = make()
@@ -135,7 +135,7 @@ class Drive:
         how = f"not computed: {status.name.lower()}"
         return Certificate(nan, nan, nan, t.eps1, t.eps2, t.eps3, t.zeta, t.order, n, n, how)
 
-    def certificate(self, x: Vector, point: AnyPoint | None, status: Status) -> Certificate:
+    def certificate(self, x: Vector, point: CountedPoint | None, status: Status) -> Certificate:
         """The certificate on the full data; after an interruption or an error only what is already known."""
         if self.walk.certificate is not None and x is self.walk.x:
             return self.walk.certificate

@@ -16,7 +16,7 @@ from tercet.criticality import Escape, certify
 from tercet.methods.run import Run, Settings
 from tercet.methods.sigma import Evidence, Miss
 from tercet.methods.state import Expansion, Memory, escape_step, restore_run, run_state
-from tercet.objectives.counting import AnyPoint, CountedPoint, MergedPoint
+from tercet.objectives.counting import CountedPoint
 from tercet.records import Certificate, Forecast, Matrix, Sizes, Status, Step, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Draws
@@ -37,7 +37,7 @@ class Line:
     draws: Draws = field(init=False)
     memory: Memory = field(init=False)
     here: Expansion | None = field(init=False, default=None)
-    point: AnyPoint | None = field(init=False, default=None)  # x over the sample of the function values
+    point: CountedPoint | None = field(init=False, default=None)  # x over the sample of the function values
     escape: Escape | None = field(init=False, default=None)
     sampled: bool = field(init=False, default=False)  # some iterations looked at a sample of the values only
 
@@ -52,7 +52,7 @@ class Line:
         """The certificate of x, where the stop test has made one."""
         return self.memory.certificate
 
-    def full_point(self) -> AnyPoint | None:
+    def full_point(self) -> CountedPoint | None:
         """x over all terms, where that is already at hand."""
         return self.point if self.point is not None and self.point.terms >= self.run.n else None
 
@@ -108,7 +108,7 @@ class Line:
         ]
         self.here = self.expansion(*points)
 
-    def expansion(self, first: AnyPoint, second: AnyPoint, third: AnyPoint) -> Expansion:
+    def expansion(self, first: CountedPoint, second: CountedPoint, third: CountedPoint) -> Expansion:
         """The Taylor polynomial from the points that give g, B and T, with a sub-solver prepared on it."""
         assert self.point is not None
         # A value that is not finite needs no derivatives; the stop test ends the run there.
@@ -117,19 +117,17 @@ class Line:
         return Expansion(self.point, first, second, third, self.run.subsolver(self.settings).prepare(taylor))
 
     def enlarge(self) -> None:
-        """Ask the size rule, and let a nested sample grow in place: the rows it has are not evaluated again."""
+        """Ask the size rule, and let a nested sample grow: x is looked at over more terms."""
         rule, n = self.settings.sizes, self.run.n
         while rule.nested and self.memory.sizes.value < n and self.finite():
-            self.memory.blur = self.blur(self.quadratic_step() if self.factored() else None)
-            if np.linalg.norm(self.here_gradient()) <= self.run.tolerances.eps1:
+            assert self.point is not None
+            if np.linalg.norm(self.point.gradient()) <= self.run.tolerances.eps1:
                 self.memory.blur = np.inf  # this sample has nothing more to teach
             sizes = self.next_sizes()
             if sizes == self.memory.sizes:
                 return
-            assert self.point is not None
-            rows = self.draws.between(self.memory.sizes.value, sizes.value)
-            self.point = MergedPoint(self.point, self.run.objective.over(rows).at(self.x))
-            self.memory.sizes = sizes
+            self.point = self.run.view(self.draws.beginning(sizes.value)).at(self.x, self.point)
+            self.memory.sizes, self.memory.blur = sizes, 0.0
             self.here = self.expansion(self.point, self.point, self.point)
 
     def next_sizes(self) -> Sizes:
@@ -139,37 +137,24 @@ class Line:
             Outlook(self.run.n, self.run.d, m.iteration, m.sizes, m.length, m.blur, m.noisy, m.spreads)
         )
 
-    def sampling_errors(self) -> Matrix:
+    def sampling_errors(self, point: CountedPoint) -> Matrix:
         """Rows e_k whose e_k e_k' sum to the covariance of the sampled gradient; zero when it is not sampled."""
-        assert self.here is not None
-        m, n, again = self.here.first.terms, self.run.n, self.settings.sizes.replacement
+        m, n, again = point.terms, self.run.n, self.settings.sizes.replacement
         if m >= n and not again:
             return np.zeros((1, self.run.d))
-        return self.here.first.gradient_errors() * np.sqrt(1.0 if again else 1.0 - m / n)
+        return point.gradient_errors() * np.sqrt(1.0 if again else 1.0 - m / n)
 
-    def here_gradient(self) -> Vector:
-        """The gradient over this iteration's sample."""
-        assert self.here is not None
-        return self.here.first.gradient()
+    def blur(self, point: CountedPoint) -> float:
+        """The decrease that the sampling error of a gradient can pretend, over the one that the gradient promises.
 
-    def factored(self) -> bool:
-        """Whether the sub-solver can tell what sampling error does to a step, beyond its norm."""
-        assert self.here is not None
-        return self.here.workspace.blur(np.empty((0, self.run.d))) is not None
-
-    def blur(self, step: Step | None) -> float:
-        """The decrease that sampling error can pretend, over the decrease that the model predicts.
-
-        Where B is not factored, the squared norms of the error and of g stand in for the two.
+        Both are 1/2 v'(B + mu I)^-1 v with this iteration's B; where B is not factored, squared norms stand in.
         """
         assert self.here is not None
-        errors, g = self.sampling_errors(), self.here.first.gradient()
-        pretended, decrease = None if step is None else self.here.workspace.blur(errors), float(g @ g)
-        if step is not None and pretended is not None:
-            decrease = step.forecast.decrease
-        else:
-            pretended = float(np.sum(errors**2))
-        return pretended / decrease if decrease > 0 else np.inf
+        errors, g = self.sampling_errors(point), point.gradient()
+        pretended, promised = self.here.workspace.blur(errors), self.here.workspace.blur(g[None, :])
+        if pretended is None or promised is None:
+            pretended, promised = float(np.sum(errors**2)), float(g @ g)
+        return pretended / promised if promised > 0 else np.inf
 
     # stop? ----------------------------------------------------------------------------------------------------------
 
@@ -241,7 +226,7 @@ class Line:
             return 0.0
         if self.run.forms_third:
             return 1.0
-        return min(1.0, self.settings.worth * self.memory.unexplained)
+        return 1.0 if self.settings.worth * self.memory.unexplained >= 1.0 else 0.0
 
     def regularization(self, price: float) -> Regularization:
         """sigma and radius as they stand."""
@@ -293,6 +278,8 @@ class Line:
         else:
             self.learn_escape(step, accepted, rounding)
         if accepted:
+            if self.settings.sizes.nested and trial.terms < self.run.n:
+                self.memory.blur = self.blur(trial)
             self.move(step, trial)
         self.memory.iteration += 1
         if not self.settings.sizes.nested:
@@ -301,7 +288,7 @@ class Line:
                 self.memory.sizes, self.memory.stuck, self.here = sizes, 0, None
         return row
 
-    def accepts(self, trial: AnyPoint, ratio: float, rounding: bool) -> bool:
+    def accepts(self, trial: CountedPoint, ratio: float, rounding: bool) -> bool:
         """ratio >= eta1 with a finite gradient; where f is rounded off, a smaller gradient decides."""
         assert self.here is not None
         if np.isneginf(ratio) or (ratio < self.settings.sigma.eta1 and not rounding):
@@ -321,7 +308,7 @@ class Line:
         sizes = self.memory.sizes
         return self.settings.sizes.nested or (sizes.gradient >= self.run.n and not self.settings.sizes.replacement)
 
-    def evidence(self, step: Step, trial: AnyPoint, ratio: float, accepted: bool, after: float) -> Evidence:
+    def evidence(self, step: Step, trial: CountedPoint, ratio: float, accepted: bool, after: float) -> Evidence:
         """How the polynomials of second and third order missed the trial point."""
         assert self.here is not None
         f, compare = self.here.value.value(), accepted and self.consistent()
@@ -343,8 +330,9 @@ class Line:
         Two standard deviations of the sampled g's, and the bias of a step that was chosen for the sampled g and takes
         its noise for slope: e'(B + mu I)^-1 e, twice what the noise can pretend.
         """
+        assert self.here is not None
         self.measure_noise(step)
-        deviation = float(np.linalg.norm(self.sampling_errors() @ step.s))
+        deviation = float(np.linalg.norm(self.sampling_errors(self.here.first) @ step.s))
         bias = self.memory.blur * step.forecast.decrease
         return 2.0 * (deviation + (bias if np.isfinite(bias) else 0.0))
 
@@ -376,11 +364,11 @@ class Line:
         For g from the sampled terms; for B and T the size of the derivative along the step stands in.
         """
         assert self.here is not None
-        self.memory.blur = self.blur(step)
         length, first = max(float(np.linalg.norm(step.s)), 1e-150), self.here.first
+        self.memory.blur = self.blur(first)
         bend = 0.0 if step.third is None else 2 * float(np.linalg.norm(step.third.gradient - step.second.gradient))
         self.memory.spreads = (
-            float(np.sqrt(np.sum(self.sampling_errors() ** 2) * first.terms)),
+            float(np.sqrt(np.sum(self.sampling_errors(first) ** 2) * first.terms)),
             float(np.linalg.norm(step.second.gradient - first.gradient())) / length,
             bend / length**2,
         )
@@ -395,7 +383,7 @@ class Line:
             self.escape, m.hopeless = None, True
         m.escape_sigma *= 4.0
 
-    def move(self, step: Step, trial: AnyPoint) -> None:
+    def move(self, step: Step, trial: CountedPoint) -> None:
         """x + s is the new x; its value is known, and its derivatives are taken when asked for."""
         self.x, self.point, self.here, self.escape = self.x + step.s, trial, None, None
         self.memory.length = float(np.linalg.norm(step.s))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tercet.criticality import Tolerances
 from tercet.methods.sigma import SigmaRule
 from tercet.objectives.base import Objective
-from tercet.objectives.counting import AnyPoint, Counted, CountedView, Meter
+from tercet.objectives.counting import Counted, CountedPoint, CountedView, Meter
 from tercet.records import Certificate, Rows, Status, Vector
 from tercet.result import Row
 from tercet.sampling.rules import SizeRule
@@ -47,7 +47,7 @@ class Settings(Protocol):
 
     @property
     def worth(self) -> float:
-        """Third derivatives are bought at up to `worth` times the fraction that a quadratic left unexplained."""
+        """Third derivatives are bought when a quadratic left more than 1/worth of the gradient unexplained."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Run:
     tolerances: Tolerances
     meter: Meter
     scale: float = 1.0  # |f(x0)|, to tell when f fell beyond any sensible value
-    _views: dict[int, CountedView] = field(default_factory=dict)
+    _views: dict[str, tuple[int, CountedView]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.objective = Counted(self.raw, self.meter)
@@ -74,15 +74,14 @@ class Run:
         self.dense, self.forms_third = self.raw.dense, self.raw.forms_third
 
     def view(self, rows: Rows | None) -> CountedView:
-        """The nested sample of these rows, gathered once; only the latest is kept."""
-        size = self.n if rows is None else len(rows)
-        if size not in self._views:
-            self._views.clear()
-            self._views[size] = self.objective.over(rows)
-        return self._views[size]
+        """The nested sample of these rows, gathered once; all terms and the latest sample are kept."""
+        slot, size = ("all", self.n) if rows is None else ("sample", len(rows))
+        if slot not in self._views or self._views[slot][0] != size:
+            self._views[slot] = (size, self.objective.over(rows))
+        return self._views[slot][1]
 
     @cached_property
-    def start(self) -> AnyPoint:
+    def start(self) -> CountedPoint:
         """x0 over all terms, to compare with."""
         return self.view(None).at(self.x0)
 
@@ -108,7 +107,7 @@ class Walk(Protocol):
         """Stand where `state` was taken."""
         ...
 
-    def full_point(self) -> AnyPoint | None:
+    def full_point(self) -> CountedPoint | None:
         """x over all terms, where that is already at hand."""
         ...
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tercet.methods.run import Run
 from tercet.methods.state import restore_run, run_state
-from tercet.objectives.counting import AnyPoint
+from tercet.objectives.counting import CountedPoint
 from tercet.records import Certificate, Sizes, Status, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Draws
@@ -57,7 +57,7 @@ class Descent:
         restore_run(self.run, self.draws, state)
         self.x, self.iteration = state["x"], int(state["iteration"])
 
-    def full_point(self) -> AnyPoint | None:
+    def full_point(self) -> CountedPoint | None:
         """Never at hand."""
         return None
 

@@ -10,7 +10,7 @@ import numpy as np
 from tercet.criticality import Escape
 from tercet.methods.run import Run
 from tercet.methods.sigma import Control
-from tercet.objectives.counting import AnyPoint
+from tercet.objectives.counting import CountedPoint
 from tercet.records import Certificate, Forecast, Sizes, Step, Vector
 from tercet.sampling.draws import Draws
 from tercet.subsolvers.base import Workspace
@@ -20,10 +20,10 @@ from tercet.subsolvers.base import Workspace
 class Expansion:
     """f, g, B and T at x over the samples of one iteration, and the sub-solver that is ready there."""
 
-    value: AnyPoint
-    first: AnyPoint
-    second: AnyPoint
-    third: AnyPoint
+    value: CountedPoint
+    first: CountedPoint
+    second: CountedPoint
+    third: CountedPoint
     workspace: Workspace
 
 
@@ -35,7 +35,7 @@ class Memory:
     sizes: Sizes
     iteration: int = 0
     length: float = np.nan  # |s| of the last accepted step
-    unexplained: float = 1.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
+    unexplained: float = 0.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
     noisy: bool = False
     blur: float = 0.0
     stuck: int = 0

@@ -22,9 +22,8 @@ class STM:
         m(s) = g's + 1/2 s'Bs + 1/6 T[s]^3 + sigma/4 |s|^4
 
     with g, B, T sampled as `sizes` says. With `sizes=Full()` it is the deterministic AR3. Third derivatives are bought
-    at an iteration only while their price, as a fraction of the terms, is below `worth` times the fraction of the
-    gradient that the last quadratic model left unexplained; `worth=inf` always buys. With `noise_aware` a rejection
-    that sampling error explains enlarges the samples and leaves sigma alone.
+    when the last quadratic model left more than 1/`worth` of the gradient unexplained; `worth=inf` always buys. With
+    `noise_aware` a rejection that sampling error explains enlarges the samples and leaves sigma alone.
     """
 
     sizes: SizeRule = field(default_factory=Progressive)

@@ -8,7 +8,7 @@ A `Point` is f over those terms at x with its derivatives, each computed when fi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,16 +72,19 @@ class Point(Protocol):
         """What this point owes to points before it, as arrays, so that `View.recall` can make the same point again."""
         ...
 
-    def third_bound(self, V: Matrix) -> float:
-        """A number that |third f(x)[y]^3| does not exceed for unit y in the span of V; inf where none is cheap."""
+    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
+        """A number that |third f(x)[y]^3| does not exceed for unit y in the span of V; inf where none is cheap.
+
+        None stands for all directions; `tight` may take longer and say less.
+        """
         ...
 
 
 class View(Protocol):
     """The mean over some of the terms, as a function of x."""
 
-    def at(self, x: Vector, near: Sequence[Any] = ()) -> Point:
-        """The mean over these terms at x; `near` are points close to x whose Hessians may be used again."""
+    def at(self, x: Vector, near: Any = None) -> Point:
+        """The mean over these terms at x; `near` is a point close to x whose Hessian may be used again."""
         ...
 
     def recall(self, x: Vector, memento: dict[str, Any]) -> Point:

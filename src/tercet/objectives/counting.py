@@ -56,9 +56,8 @@ class CountedPoint:
 
     def __init__(self, point: Point, x: Vector, meter: Meter):
         self.x: Vector = x
-        self._point, self._meter = point, meter
+        self.point, self._meter = point, meter
         self.terms: int = point.terms
-        self.parts: tuple[Point, ...] = (point,)
         if hasattr(point, "watch"):  # differences make many calls, and each of them looks at the clock
             point.watch(meter.look)
 
@@ -73,7 +72,7 @@ class CountedPoint:
     def gradient_errors(self) -> Matrix:
         """Rows whose squares sum to the covariance of the gradient; comes with the gradient."""
         self.gradient()
-        return self._run(self._point.gradient_errors)
+        return self._run(self.point.gradient_errors)
 
     def hessian(self) -> Matrix:
         """hess f(x) as a dense matrix; counted the first time."""
@@ -81,34 +80,34 @@ class CountedPoint:
 
     def hessian_price(self) -> int:
         """How many terms that takes."""
-        return self._run(self._point.hessian_price)
+        return self._run(self.point.hessian_price)
 
     def hessian_product(self, v: Vector) -> Vector:
         """hess f(x) v; free once the dense Hessian is there."""
         if "_hessian" in self.__dict__:
             return self._hessian @ v
-        return self._pay("hessian", self.terms, lambda: self._point.hessian_product(v))
+        return self._pay("hessian", self.terms, lambda: self.point.hessian_product(v))
 
     def third_product(self, u: Vector, v: Vector) -> Vector:
         """third f(x)[u, v]."""
-        return self._pay("third", self.terms, lambda: self._point.third_product(u, v))
+        return self._pay("third", self.terms, lambda: self.point.third_product(u, v))
 
     def third_square(self, s: Vector) -> Vector:
         """third f(x)[s, s] over the terms that bend along s."""
-        return self._pay("third", self.third_square_price(s), lambda: self._point.third_square(s))
+        return self._pay("third", self.third_square_price(s), lambda: self.point.third_square(s))
 
     def third_square_price(self, s: Vector) -> int:
         """How many terms that takes."""
-        return self._run(lambda: self._point.third_square_price(s))
+        return self._run(lambda: self.point.third_square_price(s))
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V, at the price of its k (k + 1) / 2 products."""
         k = V.shape[1]
-        return self._pay("third", self.terms * (k * (k + 1) // 2), lambda: self._point.third_tensor(V))
+        return self._pay("third", self.terms * (k * (k + 1) // 2), lambda: self.point.third_tensor(V))
 
-    def third_bound(self, V: Matrix) -> float:
+    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on |third f(x)[y]^3| over the span of V; one evaluation of each term, none where it is infinite."""
-        bound = self._run(lambda: self._point.third_bound(V))
+        bound = self._run(lambda: self.point.third_bound(V, tight))
         self._meter.count("third", self.terms if np.isfinite(bound) else 0)
         return bound
 
@@ -118,36 +117,36 @@ class CountedPoint:
 
     def memento(self) -> dict[str, Any]:
         """What the point owes to points before it."""
-        return self._point.memento()
+        return self.point.memento()
 
     def saved(self) -> dict[str, Any]:
         """The value, the gradient if it was taken, and what the point owes to its past."""
         gradient = {"gradient": self._gradient} if "_gradient" in self.__dict__ else {}
         return {"value": self.value(), "memento": self.memento(), **gradient}
 
-    def adopt(self, point: AnyPoint) -> CountedPoint:
+    def adopt(self, point: CountedPoint) -> CountedPoint:
         """Take over the value and gradient of the same x over the same terms, which are paid for."""
         self.__dict__.update(_value=point.value(), _gradient=point.gradient())
         return self
 
     @cached_property
     def _value(self) -> float:
-        return float(self._pay("value", self.terms, self._point.value))
+        return float(self._pay("value", self.terms, self.point.value))
 
     @cached_property
     def _gradient(self) -> Vector:
-        return self._pay("gradient", self.terms, self._point.gradient)
+        return self._pay("gradient", self.terms, self.point.gradient)
 
     @cached_property
     def _hessian(self) -> Matrix:
-        return self._pay("hessian", self.hessian_price(), self._point.hessian)
+        return self._pay("hessian", self.hessian_price(), self.point.hessian)
 
     def _pay(self, order: str, evaluations: int, work: Callable[[], R]) -> R:
         self._meter.count(order, evaluations)
         result = self._run(work)
         if order in ("hessian", "third") and not np.all(np.isfinite(np.asarray(result))):
             raise NotFiniteError(order)
-        extra = getattr(self._point, "extra", None)  # a point that works by differences says what they took
+        extra = getattr(self.point, "extra", None)  # a point that works by differences says what they took
         for lower, spent in (extra() if extra else {}).items():
             self._meter.count(lower, spent)
         return result
@@ -161,76 +160,6 @@ class CountedPoint:
             raise EvaluationError(f"{type(error).__name__}: {error}") from error
 
 
-class MergedPoint:
-    """The mean over two disjoint batches at one x: what the first already knows is not computed again."""
-
-    def __init__(self, first: CountedPoint | MergedPoint, second: CountedPoint):
-        self.x: Vector = first.x
-        self.first, self.second = first, second
-        self.terms: int = first.terms + second.terms
-        self.parts: tuple[Point, ...] = first.parts + second.parts
-        self._a, self._b = first.terms / self.terms, second.terms / self.terms
-
-    def value(self) -> float:
-        """f(x)."""
-        return self._a * self.first.value() + self._b * self.second.value()
-
-    def gradient(self) -> Vector:
-        """grad f(x)."""
-        return self._a * self.first.gradient() + self._b * self.second.gradient()
-
-    def gradient_errors(self) -> Matrix:
-        """The errors of the two batches, and the one between them."""
-        return np.vstack([self._a * self.first.gradient_errors(), self._b * self.second.gradient_errors()])
-
-    def hessian(self) -> Matrix:
-        """hess f(x)."""
-        return self._hessian
-
-    def hessian_price(self) -> int:
-        """How many terms that takes."""
-        return self.first.hessian_price() + self.second.hessian_price()
-
-    @cached_property
-    def _hessian(self) -> Matrix:
-        return self._a * self.first.hessian() + self._b * self.second.hessian()
-
-    def hessian_product(self, v: Vector) -> Vector:
-        """hess f(x) v."""
-        return self._a * self.first.hessian_product(v) + self._b * self.second.hessian_product(v)
-
-    def third_product(self, u: Vector, v: Vector) -> Vector:
-        """third f(x)[u, v]."""
-        return self._a * self.first.third_product(u, v) + self._b * self.second.third_product(u, v)
-
-    def third_square(self, s: Vector) -> Vector:
-        """third f(x)[s, s] over the terms that bend along s."""
-        return self._a * self.first.third_square(s) + self._b * self.second.third_square(s)
-
-    def third_square_price(self, s: Vector) -> int:
-        """How many terms that takes."""
-        return self.first.third_square_price(s) + self.second.third_square_price(s)
-
-    def third_tensor(self, V: Matrix) -> Tensor:
-        """third f(x) over the columns of V."""
-        return self._a * self.first.third_tensor(V) + self._b * self.second.third_tensor(V)
-
-    def is_exact(self) -> bool:
-        """Whether the Hessian here owes nothing to a nearby point."""
-        return self.first.is_exact() and self.second.is_exact()
-
-    def memento(self) -> dict[str, Any]:
-        """Nothing: a run is never left standing on a sample that is just growing."""
-        return {}
-
-    def third_bound(self, V: Matrix) -> float:
-        """A bound on |third f(x)[y]^3| over the span of V."""
-        return self._a * self.first.third_bound(V) + self._b * self.second.third_bound(V)
-
-
-AnyPoint = CountedPoint | MergedPoint
-
-
 @dataclass(frozen=True, eq=False)
 class CountedView:
     """A view whose points count."""
@@ -238,9 +167,9 @@ class CountedView:
     view: View
     meter: Meter
 
-    def at(self, x: Vector, near: AnyPoint | None = None) -> CountedPoint:
+    def at(self, x: Vector, near: CountedPoint | None = None) -> CountedPoint:
         """The mean over these terms at x, counted; `near` lets Hessians of a nearby point be used again."""
-        return CountedPoint(self.view.at(x, () if near is None else near.parts), x, self.meter)
+        return CountedPoint(self.view.at(x, None if near is None else near.point), x, self.meter)
 
     def recall(self, x: Vector, saved: dict[str, Any]) -> CountedPoint:
         """The point that `CountedPoint.saved` described; what was paid for then is not paid for again."""
@@ -250,7 +179,7 @@ class CountedView:
             point.__dict__.update(_gradient=saved["gradient"])
         return point
 
-    def exact(self, point: AnyPoint) -> AnyPoint:
+    def exact(self, point: CountedPoint) -> CountedPoint:
         """The same point with a Hessian of its own, for certificates; the point itself where it has one."""
         return point if point.is_exact() else self.at(point.x).adopt(point)
 

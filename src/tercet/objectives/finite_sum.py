@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -190,7 +190,7 @@ class SumView:
         """The point at x."""
         return self.at(x)
 
-    def at(self, x: Vector, near: Sequence[Any] = ()) -> SumPoint:
+    def at(self, x: Vector, near: Any = None) -> SumPoint:
         """These examples at x."""
         return SumPoint(self, x)
 
@@ -266,6 +266,6 @@ class SumPoint:
         """Nothing: the point stands alone."""
         return {}
 
-    def third_bound(self, V: Matrix) -> float:
+    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """None is known."""
         return np.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -119,7 +119,7 @@ class JaxObjective:
         """The point at x."""
         return self.at(x)
 
-    def at(self, x: Vector, near: Sequence[Any] = ()) -> JaxPoint:
+    def at(self, x: Vector, near: Any = None) -> JaxPoint:
         """The function at x."""
         return JaxPoint(self, x)
 
@@ -182,7 +182,7 @@ class JaxPoint:
         """Nothing: the point stands alone."""
         return {}
 
-    def third_bound(self, V: Matrix) -> float:
+    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """None is known."""
         return np.inf
 
@@ -233,7 +233,7 @@ class CallObjective:
         """The point at x."""
         return self.at(x)
 
-    def at(self, x: Vector, near: Sequence[Any] = ()) -> CallPoint:
+    def at(self, x: Vector, near: Any = None) -> CallPoint:
         """The function at x."""
         return CallPoint(self, x)
 
@@ -385,6 +385,6 @@ class CallPoint:
         """Nothing: the point stands alone."""
         return {}
 
-    def third_bound(self, V: Matrix) -> float:
+    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """None is known."""
         return np.inf

@@ -1,4 +1,8 @@
-"""Compiled kernels behind plain formulas. Each has a NumPy/SciPy twin in the tests."""
+"""Compiled kernels behind plain formulas. Each has a NumPy/SciPy twin in the tests.
+
+CSR kernels take `rows`, the rows to visit; an empty array stands for all rows, in order. Indices are read as unsigned
+numbers, which spares the test for negative ones in the innermost loop.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,77 @@ import numpy as np
 
 
 @numba.njit(cache=True)
-def csr_gram(data: Any, indices: Any, indptr: Any, weights: Any, d: int) -> Any:
-    """A' diag(weights) A for CSR rows with sorted column indices; one visit per pair of entries of a row."""
-    B = np.zeros((d, d))
-    for i in range(len(indptr) - 1):
-        w = weights[i]
+def csr_times(data: Any, indices: Any, indptr: Any, rows: Any, x: Any, z: Any) -> None:
+    """z = A x over the rows."""
+    for q in range(len(z)):
+        i = rows[q] if len(rows) else q
+        total = 0.0
+        for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            total += data[j] * x[np.uint64(indices[j])]
+        z[q] = total
+
+
+@numba.njit(cache=True)
+def csr_weigh(data: Any, indices: Any, indptr: Any, rows: Any, c: Any, labels: Any, sums: Any) -> None:
+    """sums[k] += sum of c_i a_i over the rows with label k; without labels all rows have label 0."""
+    for q in range(len(c)):
+        i = rows[q] if len(rows) else q
+        w = c[q]
         if w == 0.0:
             continue
-        for j in range(indptr[i], indptr[i + 1]):
-            a = w * data[j]
-            row = B[indices[j]]
-            for k in range(j, indptr[i + 1]):
-                row[indices[k]] += a * data[k]
-    for i in range(d):
-        for j in range(i):
-            B[i, j] = B[j, i]
-    return B
+        total = sums[np.uint64(labels[q]) if len(labels) else np.uint64(0)]
+        for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            total[np.uint64(indices[j])] += w * data[j]
+
+
+@numba.njit(cache=True)
+def csr_gram(data: Any, indices: Any, indptr: Any, rows: Any, c: Any, B: Any) -> None:
+    """Add the upper triangle of A' diag(c) A to the flat B, for rows with sorted columns; c = 0 costs nothing."""
+    d = np.uint64(np.sqrt(len(B)))
+    for q in range(len(c)):
+        w = c[q]
+        if w == 0.0:
+            continue
+        i = rows[q] if len(rows) else q
+        end = np.uint64(indptr[i + 1])
+        for j in range(np.uint64(indptr[i]), end):
+            a, start = w * data[j], np.uint64(indices[j]) * d
+            for k in range(j, end):
+                B[start + np.uint64(indices[k])] += a * data[k]
+
+
+@numba.njit(cache=True)
+def renew(c: Any, past: Any, stale: float, update: Any) -> int:
+    """Count the c_i further from past_i than the fraction `stale`; others become past_i. update = what c gained."""
+    count = 0
+    for i in range(len(c)):
+        gain = c[i] - past[i]
+        if abs(gain) <= stale * abs(past[i]):
+            c[i] = past[i]
+            update[i] = 0.0
+            continue
+        count += 1
+        update[i] = c[i] if np.isnan(past[i]) else gain
+    return count
+
+
+@numba.njit(cache=True)
+def sigmoid_squares(order: int, z: Any, y: Any, tails: Any) -> None:
+    """l^(order) of the sigmoid's squared error in place of `tails` = exp(-|z|); see `losses.SigmoidSquares`."""
+    for i in range(len(z)):
+        small = tails[i] / (1.0 + tails[i])
+        P, Q = 1.0 / (1.0 + tails[i]), small
+        positive = y[i] == 1.0
+        if (z[i] >= 0.0) == positive:
+            P, Q = Q, P
+        if order == 0:
+            tails[i] = 0.5 * P * P
+            continue
+        base = P * P * Q
+        sign = -1.0 if positive else 1.0
+        if order == 1:
+            tails[i] = sign * base
+        elif order == 2:
+            tails[i] = base * (2.0 * Q - P)
+        else:
+            tails[i] = sign * base * (4.0 * Q * Q - 7.0 * P * Q + P * P)

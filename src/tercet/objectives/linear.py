@@ -7,10 +7,8 @@ With the margins z = Ax known, everything else is elementwise and one product:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,10 @@ from numpy.typing import NDArray
 
 from tercet.objectives.base import Bound, check_length, digest, group_errors, name_of
 from tercet.objectives.losses import Four, Loss, as_loss
+from tercet.objectives.tables import Picked, Table, table_of
 from tercet.records import Matrix, Rows, Tensor, Vector
 
+COMPILED = 10_000  # with fewer dense rows the compiled formulas do not repay their loading
 DENSE_LIMIT = 3000  # above this many variables a d x d Hessian is neither formed nor factored
 
 
@@ -34,45 +34,47 @@ class Penalty:
 
     def value(self, x: Vector) -> float:
         """The penalty."""
-        q = x * x
-        return float(np.sum(self.mask * (0.5 * self.l2 * q + self.alpha * q / (1 + q))))
+        q = self.mask * x * x
+        return 0.5 * self.l2 * float(np.sum(q)) + (self.alpha * float(np.sum(q / (1 + q))) if self.alpha else 0.0)
 
     def gradient(self, x: Vector) -> Vector:
         """l2 x + 2 alpha x / (1 + x^2)^2."""
-        return self.mask * (self.l2 * x + 2 * self.alpha * x / (1 + x * x) ** 2)
+        plain = (self.l2 * self.mask) * x
+        return plain + self.mask * (2 * self.alpha * x / (1 + x * x) ** 2) if self.alpha else plain
 
     def curvature(self, x: Vector) -> Vector:
         """The diagonal l2 + alpha (2 - 6 x^2) / (1 + x^2)^3."""
         q = x * x
-        return self.mask * (self.l2 + self.alpha * (2 - 6 * q) / (1 + q) ** 3)
+        return self.mask * (self.l2 + self.alpha * (2 - 6 * q) / (1 + q) ** 3) if self.alpha else self.l2 * self.mask
 
     def third(self, x: Vector) -> Vector:
         """The diagonal 24 alpha x (x^2 - 1) / (1 + x^2)^4."""
         q = x * x
-        return self.mask * (self.alpha * 24 * x * (q - 1) / (1 + q) ** 4)
+        return self.mask * (self.alpha * 24 * x * (q - 1) / (1 + q) ** 4) if self.alpha else np.zeros_like(x)
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
     """A Gram matrix A' diag(c) A that was formed before, with the coefficients c that each of its rows had then."""
 
-    rows: Rows | None  # which rows of the model; None: all, in order
+    rows: Rows | None  # which rows of the model, ascending; None: all
     c: Vector
     gram: Matrix
-    total: int  # the number of rows of the whole model
 
-    def coefficients_in(self, rows: Rows | None) -> Vector | None:
-        """c laid out over a larger set of rows, nan where a row is new; None where the sets are not nested."""
-        if rows is None and self.rows is None:
+    def over(self, rows: Rows | None, terms: int) -> Vector | None:
+        """c laid out over a larger set of rows, nan where a row is new; None where ours are not among them."""
+        if rows is self.rows:
             return self.c
-        if self.rows is None or (rows is not None and not is_prefix(self.rows, rows)):
+        if self.rows is None:
             return None
-        if rows is None:
-            known = np.full(self.total, np.nan)
-            known[self.rows] = self.c
-            repeats = np.count_nonzero(np.isfinite(known)) < len(self.rows)
-            return None if repeats else known
-        return np.concatenate([self.c, np.full(len(rows) - len(self.c), np.nan)])
+        ours = np.zeros(max(self.rows[-1] + 1, 0 if rows is None else rows[-1] + 1), dtype=bool)
+        ours[self.rows] = True
+        places = np.flatnonzero(ours if rows is None else ours[rows])
+        if not np.array_equal(places if rows is None else rows[places], self.rows):  # not nested, or with repeats
+            return None
+        past = np.full(terms, np.nan)
+        past[places] = self.c
+        return past
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,29 +88,42 @@ class LinearPoint:
     @property
     def terms(self) -> int:
         """The number of rows."""
-        return self.view.y.shape[0]
+        return self.view.table.shape[0]
 
     @cached_property
-    def losses(self) -> Four:
-        """l, l', l'', l''' at the margins z = Ax; one product with A for the value and all derivatives."""
-        return self.view.loss.derivatives(self.view.A @ self.x, self.view.y)
+    def z(self) -> Vector:
+        """The margins Ax: one product with A for the value and all derivatives."""
+        return self.view.table.times(self.x)
+
+    @cached_property
+    def four(self) -> Four:
+        """l, l', l'', l''' of a loss that gives them only together."""
+        return self.view.loss.derivatives(self.z, self.view.y)
 
     def coefficients(self, order: int) -> Vector:
         """w_i l_i^(order), what each row brings to the sum of that order."""
-        part = self.losses[order]
-        return part if self.view.w is None else self.view.w * part
+        view, one = self.view, getattr(self.view.loss, "part", None)
+        part = self.four[order] if one is None else one(order, self.z, view.y, view.compiled)
+        return part if view.w is None else view.w * part
 
     def value(self) -> float:
         """(1/m) sum w_i l_i + penalty."""
         return float(np.mean(self.coefficients(0))) + self.view.penalty.value(self.x)
 
+    @cached_property
+    def group_sums(self) -> Matrix:
+        """A'(w l'), split into the groups of a sample."""
+        return self.view.table.group_sums(self.coefficients(1))
+
     def gradient(self) -> Vector:
         """A'(w l')/m + p'."""
-        return self.view.A.T @ self.coefficients(1) / self.terms + self.view.penalty.gradient(self.x)
+        return np.sum(self.group_sums, axis=0) / self.terms + self.view.penalty.gradient(self.x)
 
     def gradient_errors(self) -> Matrix:
         """From the gradients of up to 32 groups of rows; the penalty is the same in every term and drops out."""
-        return group_errors(self.view.group_sums(self.coefficients(1)))
+        groups = len(self.group_sums)
+        sizes = (self.terms + groups - 1 - np.arange(groups)) // groups
+        return group_errors(self.group_sums / sizes[:, None])
 
     def hessian(self) -> Matrix:
         """A' diag(w l'') A / m + diag(p''), where rows whose l'' hardly changed keep the one formed before."""
@@ -118,67 +133,85 @@ class LinearPoint:
 
     def hessian_price(self) -> int:
         """The rows whose l'' changed since the Gram matrix nearby was formed."""
-        return int(np.count_nonzero(self.changed))
+        return self.changes[0]
 
     @cached_property
-    def changed(self) -> NDArray[np.bool_]:
-        """The rows whose second derivative differs by more than the model's `stale` from the one formed nearby."""
-        c = self.coefficients(2)
-        past = None if self.known is None else self.known.coefficients_in(self.view.rows)
+    def past(self) -> Vector | None:
+        """The coefficients that the rows had in the Gram matrix formed nearby, nan where a row is new."""
+        return None if self.known is None else self.known.over(self.view.rows, self.terms)
+
+    @cached_property
+    def changes(self) -> tuple[int, Vector, Vector]:
+        """How many rows have a second derivative that differs by more than `stale` from the one formed nearby; by how
+        much those differ (0 elsewhere); and the coefficients that a Gram matrix with these changes has."""
+        c, past = self.coefficients(2), self.past
         if past is None:
-            return np.ones(self.terms, dtype=bool)
-        return ~(np.abs(c - past) <= self.view.stale * np.abs(past))
+            return self.terms, c, c
+        if self.view.compiled:
+            from tercet.objectives.kernels import renew
+
+            update, c = np.empty_like(c), np.array(c)
+            return renew(c, past, self.view.stale, update), update, c
+        gain = c - past
+        kept = np.abs(gain) <= self.view.stale * np.abs(past)
+        update = np.where(kept, 0.0, np.where(np.isnan(past), c, gain))
+        return self.terms - int(np.count_nonzero(kept)), update, np.where(kept, past, c)
 
     @cached_property
     def reference(self) -> Reference:
         """The sum A' diag(c) A with c = w l'', fresh in the rows that changed."""
-        c = self.coefficients(2)
-        if np.all(self.changed) or self.known is None:
-            return Reference(self.view.rows, c, self.view.gram(c), self.view.total)
-        past = self.known.coefficients_in(self.view.rows)
-        assert past is not None
-        kept = np.where(self.changed, c, past)
-        update = np.where(self.changed, c - np.nan_to_num(past), 0.0)
-        return Reference(self.view.rows, kept, self.known.gram + self.view.gram(update), self.view.total)
+        count, update, c = self.changes
+        gram = self.view.table.gram(update)
+        if self.past is not None:
+            assert self.known is not None
+            gram += self.known.gram
+        self.__dict__.update(changes=(count, c, c), past=None)  # a vector of length m that nothing needs again
+        return Reference(self.view.rows, c, gram)
 
     def hessian_product(self, v: Vector) -> Vector:
         """A'(w l'' * Av)/m + p'' * v."""
-        A = self.view.A
-        return A.T @ (self.coefficients(2) * (A @ v)) / self.terms + self.view.penalty.curvature(self.x) * v
+        table = self.view.table
+        loss = table.weigh(self.coefficients(2) * table.times(v)) / self.terms
+        return loss + self.view.penalty.curvature(self.x) * v
 
     def third_product(self, u: Vector, v: Vector) -> Vector:
         """A'(w l''' * Au * Av)/m + p''' * u * v."""
-        A = self.view.A
-        Au = A @ u
-        Av = Au if v is u else A @ v
-        return A.T @ (self.coefficients(3) * Au * Av) / self.terms + self.view.penalty.third(self.x) * u * v
+        table = self.view.table
+        Au = table.times(u)
+        Av = Au if v is u else table.times(v)
+        loss = table.weigh(self.coefficients(3) * Au * Av) / self.terms
+        return loss + self.view.penalty.third(self.x) * u * v
 
     def third_square(self, s: Vector) -> Vector:
         """T[s, s] over the rows that bend along s."""
-        bends, As = self.bending(s)
-        weights = np.where(bends, self.coefficients(3) * As * As, 0.0)
-        return self.view.A.T @ weights / self.terms + self.view.penalty.third(self.x) * s * s
+        loss = self.view.table.weigh(self.bending(s)[1]) / self.terms
+        return loss + self.view.penalty.third(self.x) * s * s
 
     def third_square_price(self, s: Vector) -> int:
         """The number of rows that bend along s."""
-        return int(np.count_nonzero(self.bending(s)[0]))
+        return self.bending(s)[0]
 
-    def bending(self, s: Vector) -> tuple[NDArray[np.bool_], Vector]:
-        """Rows whose cubic term 1/2 l''' (a's)^2 is not small beside their quadratic one l'' a's; and As."""
+    def bending(self, s: Vector) -> tuple[int, Vector]:
+        """l''' (a's)^2 of the rows whose cubic term 1/2 l''' (a's)^2 is not small beside l'' a's, and their number."""
         last = self.__dict__.get("_bending")
         if last is None or last[0] is not s:
-            As = self.view.A @ s
-            bends = 0.5 * np.abs(self.coefficients(3) * As) > self.view.straight * np.abs(self.coefficients(2))
-            last = self.__dict__["_bending"] = (s, bends, As)
+            As = self.view.table.times(s)
+            bend = self.coefficients(3) * As
+            bends = 0.5 * np.abs(bend) > self.view.straight * np.abs(self.coefficients(2))
+            bend *= As
+            bend[~bends] = 0.0
+            last = self.__dict__["_bending"] = (s, int(np.count_nonzero(bends)), bend)
         return last[1], last[2]
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """sum_i w_i l_i''' (AV)_i (x) (AV)_i (x) (AV)_i / m + the penalty's diagonal; one product of A with V."""
-        rows, c = self.view.A @ V, self.coefficients(3) / self.terms
         diagonal = self.view.penalty.third(self.x)
-        loss = [rows.T @ ((c * a)[:, None] * rows) for a in rows.T]
-        penalty = [V.T @ ((diagonal * v)[:, None] * V) for v in V.T]
-        return np.stack(loss) + np.stack(penalty)
+        T = np.stack([V.T @ ((diagonal * v)[:, None] * V) for v in V.T])
+        c = self.coefficients(3) / self.terms
+        for piece, block in self.view.table.blocks():
+            rows = block @ V
+            T += np.stack([rows.T @ ((c[piece] * a)[:, None] * rows) for a in rows.T])
+        return T
 
     def memento(self) -> dict[str, Any]:
         """The Gram matrix that was formed nearby."""
@@ -187,46 +220,63 @@ class LinearPoint:
         rows = {} if self.known.rows is None else {"rows": self.known.rows}
         return {"c": self.known.c, "gram": self.known.gram, **rows}
 
-    def third_bound(self, V: Matrix) -> float:
-        """The largest eigenvalue of V'A' diag(|w l'''| |V'a_i|) AV / m, plus the penalty's largest third derivative.
+    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
+        """The largest eigenvalue of V'A' diag(|w l'''| r_i) AV / m, plus the penalty's largest third derivative.
 
-        For a unit y = Vz, |sum_i c_i (a_i'y)^3| <= sum_i |c_i| |V'a_i| (a_i'y)^2.
+        For a unit y = Vz, |sum_i c_i (a_i'y)^3| <= sum_i |c_i| r_i (a_i'y)^2 with r_i = |V'a_i|, or r_i = |a_i|, which
+        takes one Gram matrix. Over all directions the eigenvalue is bounded by the largest row sum.
         """
-        rows = self.view.A @ V
-        c = np.abs(self.coefficients(3)) * np.linalg.norm(rows, axis=1) / self.terms
-        spread = float(np.linalg.norm(rows.T @ (c[:, None] * rows), 2))
-        return spread + float(np.max(np.abs(self.view.penalty.third(self.x))))
+        table, c = self.view.table, np.abs(self.coefficients(3)) / self.terms
+        penalty = float(np.max(np.abs(self.view.penalty.third(self.x))))
+        if V is None:
+            sums = np.zeros(table.shape[1])
+            for piece, block in table.blocks():
+                size = abs(block)
+                sums += size.T @ (c[piece] * lengths(block) * np.asarray(size.sum(axis=1)).ravel())
+            return float(np.max(sums)) + penalty
+        if not tight and len(V) <= DENSE_LIMIT:
+            r = np.concatenate([lengths(block) for _, block in table.blocks()])
+            return float(np.linalg.norm(V.T @ table.gram(c * r) @ V, 2)) + penalty
+        spread = np.zeros((V.shape[1], V.shape[1]))
+        for piece, block in table.blocks():
+            rows = block @ V
+            spread += rows.T @ ((c[piece] * lengths(rows))[:, None] * rows)
+        return float(np.linalg.norm(spread, 2)) + penalty
 
 
 @dataclass(frozen=True, eq=False)
 class LinearView:
     """Rows of a linear model: their data, targets and weights, and the penalty that every term shares."""
 
-    A: Any  # NumPy array or CSR array, m x d
+    table: Table
     y: Vector
     w: Vector | None  # weights with mean one over all n rows; None: all one
     loss: Loss
     penalty: Penalty
-    total: int  # n, the number of rows of the whole model
-    rows: Rows | None = None  # which of them these are; None: all, in order
+    compiled: bool  # whether the compiled twins of the elementwise formulas are used
+    rows: Rows | None = None  # which rows of the model, ascending; None: all
     stale: float = 0.1  # a row's second derivative is formed again when it changed by more than this fraction
     straight: float = 0.2  # a row's third derivative is left out when its cubic term is below this fraction
 
-    def at(self, x: Vector, near: Sequence[Any] = ()) -> LinearPoint:
+    def at(self, x: Vector, near: Any = None) -> LinearPoint:
         """These rows at x."""
-        # Only the finished Gram matrices are kept, not the points, so that a long run does not hold its whole past.
-        return LinearPoint(self, x, join_references([point.__dict__.get("reference") for point in near]))
+        # Only the Gram matrix is kept, not the point, so that a long run does not hold its whole past.
+        known = None if near is None else near.__dict__.get("reference", near.known)
+        return LinearPoint(self, x, known)
 
     def recall(self, x: Vector, memento: dict[str, Any]) -> LinearPoint:
         """These rows at x, with the Gram matrix that was formed nearby."""
         if not memento:
             return LinearPoint(self, x)
-        return LinearPoint(self, x, Reference(memento.get("rows"), memento["c"], memento["gram"], self.total))
+        rows = memento.get("rows")
+        same = rows is not None and self.rows is not None and np.array_equal(rows, self.rows)
+        return LinearPoint(self, x, Reference(self.rows if same else rows, memento["c"], memento["gram"]))
 
     def take(self, rows: Rows) -> LinearView:
-        """The given rows, gathered."""
-        w = None if self.w is None else self.w[rows]
-        return replace(self, A=self.A[rows], y=self.y[rows], w=w, rows=rows)
+        """The given rows; their data stays where it is."""
+        picked = Picked.of(rows)
+        w = None if self.w is None else self.w[picked.rows]
+        return replace(self, table=self.table.over(picked), y=self.y[picked.rows], w=w, rows=picked.rows)
 
     def settle(self, x: Vector) -> Vector:
         """x at the l2 penalty's minimum along the directions that no row here sees (Av = 0); the loss stays the same.
@@ -234,13 +284,15 @@ class LinearView:
         Without this a coordinate that the sample does not speak of keeps its start, however far out, until all data
         is used. Costs no evaluation of any term.
         """
-        penalty, d = self.penalty, self.A.shape[1]
+        penalty, (m, d) = self.penalty, self.table.shape
         if penalty.l2 == 0.0 or penalty.alpha > 0.0 or not np.any(x):
             return x
         if d > DENSE_LIMIT:
-            blind = np.diff(self.A.tocsc().indptr) == 0 if sp.issparse(self.A) else ~np.any(self.A, axis=0)
-            return np.where(blind & (penalty.mask > 0), 0.0, x)
-        gram = self.gram(np.ones(self.A.shape[0]))
+            seen = np.zeros(d, dtype=bool)
+            for _, block in self.table.blocks():
+                seen[block.indices if sp.issparse(block) else np.any(block, axis=0)] = True
+            return np.where(~seen & (penalty.mask > 0), 0.0, x)
+        gram = self.table.gram(np.ones(m))
         lengths = np.sqrt(np.diag(gram))  # of the columns, so that a badly scaled one does not look like nothing
         lengths[lengths == 0.0] = 1.0
         values, vectors = np.linalg.eigh(gram / np.outer(lengths, lengths))
@@ -248,45 +300,11 @@ class LinearView:
         weighted = penalty.mask[:, None] * N
         return x - N @ np.linalg.lstsq(N.T @ weighted, weighted.T @ x, rcond=1e-10)[0]
 
-    def gram(self, c: Vector) -> Matrix:
-        """A' diag(c) A; rows with c = 0 cost nothing."""
-        if not sp.issparse(self.A):
-            used = np.flatnonzero(c)
-            A, c = (self.A, c) if len(used) == len(c) else (self.A[used], c[used])
-            return A.T @ (c[:, None] * A)
-        from tercet.objectives.kernels import csr_gram
 
-        return csr_gram(self.A.data, self.A.indices, self.A.indptr, c, self.A.shape[1])
-
-    def group_sums(self, c: Vector) -> Matrix:
-        """The means of c_i a_i over up to 32 groups of neighbouring rows."""
-        m = len(c)
-        ends = np.linspace(0, m, min(32, m) + 1).astype(np.intp)
-        if sp.issparse(self.A):
-            pick = sp.csr_array((c, np.arange(m), ends), shape=(len(ends) - 1, m))
-            sums = (pick @ self.A).toarray()
-        else:
-            sums = np.stack([c[a:b] @ self.A[a:b] for a, b in pairwise(ends)])
-        return sums / np.diff(ends)[:, None]
-
-
-def is_prefix(small: Rows, large: Rows) -> bool:
-    """Whether `large` begins with `small`."""
-    return len(small) <= len(large) and bool(np.array_equal(small, large[: len(small)]))
-
-
-def join_references(parts: Sequence[Reference | None]) -> Reference | None:
-    """One reference for disjoint sets of rows, in their order; None where one of them was never formed."""
-    formed = [part for part in parts if part is not None]
-    if not formed or len(formed) < len(parts):
-        return None
-    if len(formed) == 1:
-        return formed[0]
-    rows = [part.rows for part in formed if part.rows is not None]
-    if len(rows) < len(formed):
-        return None
-    gram = np.sum([part.gram for part in formed], axis=0)
-    return Reference(np.concatenate(rows), np.concatenate([part.c for part in formed]), gram, formed[0].total)
+def lengths(block: Any) -> Vector:
+    """|a_i| for each row of an array or a CSR array."""
+    squares = block.multiply(block).sum(axis=1) if sp.issparse(block) else np.einsum("ij,ij->i", block, block)
+    return np.sqrt(np.asarray(squares).ravel())
 
 
 class LinearModel:
@@ -328,17 +346,19 @@ class LinearModel:
             mask[-1] = 0.0
         self.intercept = intercept
         w = None if weights is None else check_weights(weights, A.shape[0])
-        self.rows = LinearView(A, targets, w, self.loss, Penalty(float(l2), float(alpha), mask), A.shape[0])
+        self.A = A
+        compiled = sp.issparse(A) or A.shape[0] >= COMPILED
+        self.rows = LinearView(table_of(A), targets, w, self.loss, Penalty(float(l2), float(alpha), mask), compiled)
 
     @property
     def n(self) -> int:
         """The number of rows."""
-        return self.rows.A.shape[0]
+        return self.A.shape[0]
 
     @property
     def d(self) -> int:
         """The number of coefficients, the intercept among them."""
-        return self.rows.A.shape[1]
+        return self.A.shape[1]
 
     @property
     def dense(self) -> bool:
@@ -351,7 +371,7 @@ class LinearModel:
 
     def fingerprint(self) -> dict[str, str]:
         """Digests of X, y and the weights; the loss and the penalties by their values."""
-        view, A = self.rows, self.rows.A
+        view, A = self.rows, self.A
         X = digest(A.data, A.indices, A.indptr) if sp.issparse(A) else digest(A)
         settings = {"l2": view.penalty.l2, "alpha": view.penalty.alpha, "intercept": self.intercept}
         return {
@@ -378,8 +398,10 @@ def check_matrix(X: Any) -> Any:
     if sp.issparse(X):
         if X.dtype.kind not in "fiub":
             raise ValueError(f"LinearModel(X=...): X holds {X.dtype}; give real numbers.")
-        A = sp.csr_array(X).astype(np.float64)
-        A.sum_duplicates()
+        A = sp.csr_array(X).astype(np.float64, copy=False)
+        if not A.has_canonical_format:
+            A = A.copy()  # the user's own is not rearranged
+            A.sum_duplicates()
         values = A.data
     else:
         A = values = as_numbers("X", X)
@@ -396,7 +418,7 @@ def as_numbers(name: str, values: Any) -> NDArray[np.float64]:
         array = np.asarray(values)
         if array.dtype.kind in "cMm":
             raise TypeError(f"it holds {array.dtype}")
-        return array.astype(np.float64)
+        return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"LinearModel({name}=...): {name} is not an array of real numbers ({error}).") from error
 

@@ -19,7 +19,10 @@ Four = tuple[Vector, Vector, Vector, Vector]
 
 
 class Loss(Protocol):
-    """A scalar loss of a margin and a target, and its derivatives in the margin."""
+    """A scalar loss of a margin and a target, and its derivatives in the margin.
+
+    A loss that also has `part(order, z, y, compiled)` is asked for one derivative at a time.
+    """
 
     def derivatives(self, z: Vector, y: Vector) -> Four:
         """(l, l', l'', l''') at each pair of z and y."""
@@ -45,16 +48,36 @@ class SigmoidSquares:
         check_binary("sigmoid_squares", y)
 
     def derivatives(self, z: Vector, y: Vector) -> Four:
-        """With p' = p(1-p), p'' = p'(1-2p), p''' = p'(1-6p') and r = p - y.
+        """With v = z for y = 0 and v = -z for y = 1, P = p(v) and Q = p(-v): l = P^2 / 2, P' = PQ, Q' = -PQ, and
 
-        l' = r p',  l'' = p'^2 + r p'',  l''' = 3 p' p'' + r p'''.
+        l' = P^2 Q,  l'' = P^2 Q (2Q - P),  l''' = P^2 Q (4Q^2 - 7PQ + P^2)  in v; odd ones change sign for y = 1.
         """
-        # p and 1 - p are formed from exp(-|z|) so that neither loses digits in the tails.
-        p, q = expit(z), expit(-z)
-        r = np.where(y == 1.0, -q, p) if np.all((y == 0.0) | (y == 1.0)) else p - y
-        p1 = p * q
-        p2 = p1 * (q - p)
-        return 0.5 * r * r, r * p1, p1 * p1 + r * p2, 3.0 * p1 * p2 + r * p1 * (1.0 - 6.0 * p1)
+        return self.plain(0, z, y), self.plain(1, z, y), self.plain(2, z, y), self.plain(3, z, y)
+
+    def plain(self, order: int, z: Vector, y: Vector) -> Vector:
+        """l^(order) by the formula."""
+        sign = 1.0 - 2.0 * y
+        v = sign * z
+        P = expit(v)
+        if order == 0:
+            return 0.5 * P * P
+        Q = expit(-v)  # not 1 - P, which loses digits in the tail
+        base = P * P * Q
+        if order == 2:
+            return base * (2.0 * Q - P)
+        return sign * base * (1.0 if order == 1 else 4.0 * Q * Q - 7.0 * P * Q + P * P)
+
+    def part(self, order: int, z: Vector, y: Vector, compiled: bool = False) -> Vector:
+        """l^(order) alone."""
+        if not compiled:
+            return self.plain(order, z, y)
+        from tercet.objectives.kernels import sigmoid_squares
+
+        tails = np.abs(z)
+        np.negative(tails, out=tails)
+        np.exp(tails, out=tails)
+        sigmoid_squares(order, z, y, tails)
+        return tails
 
 
 @dataclass(frozen=True)
@@ -72,6 +95,19 @@ class Logistic:
         # For y = 1 the value is log(1 + exp(-z)), which the difference would lose for large z.
         value = np.where(y == 1.0, np.logaddexp(0.0, -z), np.logaddexp(0.0, z) - y * z)
         return value, np.where(y == 1.0, -q, p - y), p1, p1 * (q - p)
+
+    def part(self, order: int, z: Vector, y: Vector, compiled: bool = False) -> Vector:
+        """l^(order) alone, from exp(-|v|) with v = z for y = 0 and v = -z for y = 1."""
+        sign = 1.0 - 2.0 * y
+        v = sign * z
+        tail = np.exp(-np.abs(v))
+        if order == 0:
+            return np.maximum(v, 0.0) + np.log1p(tail)
+        high = 1.0 / (1.0 + tail)
+        low = tail * high
+        if order == 1:
+            return sign * np.where(v >= 0.0, high, low)
+        return high * low if order == 2 else high * low * np.copysign(high - low, -z)
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,6 @@ class Draws:
         """The first m rows of the shuffled order; None for all rows."""
         return None if m >= self.n else self.order[:m]
 
-    def between(self, start: int, end: int) -> Rows:
-        """The rows that a nested sample gains when it grows."""
-        return self.order[start:end]
-
     def independent(self, m: int) -> Rows | None:
         """m rows, drawn afresh; None for all rows."""
         if m >= self.n and not self.replacement:

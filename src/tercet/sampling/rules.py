@@ -183,12 +183,16 @@ class Progressive:
 
         1/2 tr((B + mu I)^-1 C),  C the covariance of the sampled gradient,
 
-    which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data.
+    which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data. Samples
+    above a fifth of the data are passed over, because scattered rows take nearly as long as all rows in their order;
+    but a run that has taken more than `hard` iterations will take many more, and then it pays to grow in small steps,
+    each solved to a third of `kappa`.
     """
 
-    multiple: float = 10.0
-    factor: float = 2.0
-    kappa: float = 0.1
+    multiple: float = 20.0
+    factor: float = 3.0
+    kappa: float = 0.3
+    hard: int = 12
     nested: bool = True
     replacement: bool = False
 
@@ -203,18 +207,19 @@ class Progressive:
 
     def first(self, n: int, d: int) -> Sizes:
         """multiple * d terms, or all of them where that is most of the data anyway."""
-        return self.settle(ceil(self.multiple * d), n)
+        return self.settle(ceil(self.multiple * d), n, 5.0)
 
     def next(self, outlook: Outlook) -> Sizes:
         """The same sample while it still teaches, else the next larger one."""
-        m = outlook.sizes.value
-        if m >= outlook.n or not (outlook.noisy or outlook.blur * self.kappa >= 1.0):
+        m, hard = outlook.sizes.value, outlook.iteration > self.hard
+        kappa, factor, near = (self.kappa / 3, min(2.0, self.factor), 1.5) if hard else (self.kappa, self.factor, 5.0)
+        if m >= outlook.n or not (outlook.noisy or outlook.blur * kappa >= 1.0):
             return outlook.sizes
-        return self.settle(ceil(self.factor * m), outlook.n)
+        return self.settle(ceil(factor * m), outlook.n, near)
 
-    def settle(self, m: int, n: int) -> Sizes:
-        """m terms, rounded up to all where less than a factor 1.5 is missing."""
-        m = n if 1.5 * m >= n else max(m, 2)
+    def settle(self, m: int, n: int, near: float) -> Sizes:
+        """m terms, or all of them where less than the factor `near` is missing."""
+        m = n if near * m >= n else max(m, 2)
         return Sizes(m, m, m, m)
 
 

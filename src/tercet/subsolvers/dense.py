@@ -12,7 +12,7 @@ from tercet.model import DenseModel, Regularizer, add_third
 from tercet.records import Forecast, Matrix, Meets, Step, Tensor, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
 from tercet.subsolvers.newton import minimize_model
-from tercet.subsolvers.spectral import regularized_step
+from tercet.subsolvers.spectral import Tridiagonal
 
 
 @dataclass(frozen=True)
@@ -46,46 +46,53 @@ class Dense:
 
 @dataclass(eq=False)
 class SpectralWorkspace:
-    """B = Q diag(values) Q' at one point, and the one product with T that was bought there."""
+    """B in tridiagonal form at one point; the last step without T is remembered, since it is asked for again."""
 
     settings: Dense
     taylor: Taylor
     shift: float = 0.0
+    plain: tuple[tuple[float, int, float], Vector, float] | None = None
 
     @cached_property
-    def spectrum(self) -> tuple[Vector, Matrix]:
-        """Eigenvalues in ascending order, and eigenvectors, of B."""
-        values, vectors = np.linalg.eigh(self.taylor.second.hessian())
-        return values, vectors
+    def tridiagonal(self) -> Tridiagonal:
+        """B = QTQ'."""
+        return Tridiagonal.of(self.taylor.second.hessian())
 
     def minimize(self, g: Vector, sigma: float, how: Regularization) -> Vector:
         """The minimizer of g's + 1/2 s'Bs + sigma/p |s|^p within the radius."""
-        values, Q = self.spectrum
-        inner, self.shift = regularized_step(values, Q.T @ g, sigma, how.power, how.radius)
-        return Q @ inner
+        s, self.shift = self.tridiagonal.minimize(g, sigma, how.power, how.radius)
+        return s
+
+    def plain_step(self, how: Regularization) -> Vector:
+        """The step of the model without T."""
+        wanted = (how.second, how.power, how.radius)
+        if self.plain is None or self.plain[0] != wanted:
+            self.plain = (wanted, self.minimize(self.taylor.g, how.second, how), self.shift)
+        self.shift = self.plain[2]
+        return self.plain[1]
 
     def solve(self, how: Regularization) -> Step:
         """The second-order step, corrected by T where that is worth its price."""
         g, point = self.taylor.g, self.taylor.third
-        s = self.minimize(g, how.second, how)
-        bend, bought = None, 0
-        if point is not None and how.price > 0 and point.third_square_price(s) <= how.price * point.terms:
-            for bought in range(1, self.settings.products + 1):
-                bend = point.third_square(s)
-                s = limited(s, self.minimize(g + 0.5 * bend, how.third, how), bought == 1)
+        s = self.plain_step(how)
+        plain = Step(s, self.forecast(s), None, 1, how.second)
+        if point is None or not how.price > 0 or point.third_square_price(s) > how.price * point.terms:
+            return plain
+        for bought in range(1, self.settings.products + 1):
+            bend = point.third_square(s)
+            s = limited(s, self.minimize(g + 0.5 * bend, how.third, how), bought == 1)
         second = self.forecast(s)
-        if bend is None:
-            return Step(s, second, None, 1, how.second)
-        return Step(s, second, add_third(second, s, bend), 1 + bought, how.third)
+        third = add_third(second, s, bend)
+        # T[s_2]^2 is not T[s]^2: where the corrected step does not even promise a decrease, the plain one is tried.
+        return Step(s, second, third, 1 + bought, how.third) if third.decrease > 0 else plain
 
     def meets(self, step: Step, how: Regularization) -> Meets:
         """For the quadratic model as the radius left it; after a correction by T nothing more is bought to check it."""
         if step.third:
             return None, None, None
         gradient = step.second.gradient + Regularizer(how.second, how.power).gradient(step.s)
-        values, _ = self.spectrum
         r = float(np.linalg.norm(step.s))
-        lowest = float(values[0]) + how.second * r ** (how.power - 2)  # hess m >= B + sigma |s|^(p-2) I
+        lowest = how.second * r ** (how.power - 2) - self.tridiagonal.floor  # hess m >= B + sigma |s|^(p-2) I
         return meets_first(gradient, step.s, self.settings.theta), -lowest <= self.settings.theta * r * r, None
 
     def forecast(self, s: Vector) -> Forecast:
@@ -95,8 +102,8 @@ class SpectralWorkspace:
 
     def blur(self, errors: Matrix) -> float:
         """1/2 sum e'(B + mu I)^-1 e."""
-        values, Q = self.spectrum
-        return 0.5 * float(np.sum((errors @ Q) ** 2 / (np.maximum(values, 0.0) + self.shift + np.finfo(float).tiny)))
+        T = self.tridiagonal
+        return 0.5 * T.inverse_trace(T.rotate(errors.T), self.shift)
 
 
 def limited(before: Vector, after: Vector, first: bool) -> Vector:

@@ -1,4 +1,4 @@
-"""`Krylov`: matrix-free, for large d. One growing basis serves every shift, every sigma and the correction by T."""
+"""`Krylov`: matrix-free, for large d. One Lanczos basis serves every shift, every sigma and the correction by T."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from tercet.model import Regularizer, add_third
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
 from tercet.subsolvers.dense import limited
-from tercet.subsolvers.spectral import regularized_step
+from tercet.subsolvers.spectral import Tridiagonal, regularized_step
+
+REORTHOGONAL = 200_000  # entries of a basis that is made orthogonal again at each step; a larger one only locally
 
 
 @dataclass(frozen=True)
 class Krylov:
-    """Minimize the model over a Krylov space of B, enlarged until the residual is below `relative` |g| or theta |s|^3.
+    """Minimize the model over the Krylov space of B and g, enlarged until the residual is below `relative` |g|.
 
-    Each new basis vector costs one product with B. T enters through one product, as in `Dense`: the same basis is
-    enlarged for the corrected right-hand side.
+    Lanczos vectors V give the tridiagonal T = V'BV, and the residual of a step Vz is the last entry of z times the next
+    off-diagonal of T: each new vector costs one product with B and no more. The third derivative enters through one
+    product, as in `Dense`, over the same space.
     """
 
     theta: float = 100.0
-    relative: float = 0.1
+    relative: float = 0.3
     vectors: int = 200
 
     def __post_init__(self) -> None:
@@ -36,61 +39,96 @@ class Krylov:
 
 @dataclass(eq=False)
 class KrylovWorkspace:
-    """An orthonormal basis V with BV, kept across sigma retries."""
+    """Lanczos vectors V with T = V'BV, kept across sigma retries."""
 
     settings: Krylov
     taylor: Taylor
     V: list[Vector] = field(default_factory=list)
-    BV: list[Vector] = field(default_factory=list)
+    diag: list[float] = field(default_factory=list)
+    off: list[float] = field(default_factory=list)
+    rest: Vector | None = None  # the direction of the next vector, not yet of length one; None when there is none
 
-    def extend(self, v: Vector) -> bool:
-        """Add the part of v that the basis lacks; False when it lacks none."""
-        length = float(np.linalg.norm(v))
-        for _ in range(2):  # twice is enough (Kahan, Parlett)
-            for u in self.V:
-                v = v - (u @ v) * u
-        rest = float(np.linalg.norm(v))
-        if rest <= 1e-12 * length or len(self.V) >= min(self.settings.vectors, len(v)):
+    def extend(self) -> bool:
+        """One more vector, at the price of one product with B; False when the space is complete or large enough."""
+        g = self.taylor.g
+        rest = g if not self.V else self.rest
+        if rest is None or len(self.V) >= min(self.settings.vectors, len(g)):
             return False
-        self.V.append(v / rest)
-        self.BV.append(self.taylor.second.hessian_product(self.V[-1]))
+        length = float(np.linalg.norm(rest))
+        v = rest / length
+        if self.V:
+            self.off.append(length)
+        self.V.append(v)
+        w = self.taylor.second.hessian_product(v)
+        size = float(np.linalg.norm(w))
+        self.diag.append(float(v @ w))
+        w = w - self.diag[-1] * v
+        if len(self.V) > 1:
+            w -= length * self.V[-2]
+        if len(self.V) * len(g) <= REORTHOGONAL:
+            basis = np.stack(self.V)
+            for _ in range(2):  # twice is enough (Kahan, Parlett)
+                w -= (basis @ w) @ basis
+        self.rest = w if float(np.linalg.norm(w)) > 1e-12 * size else None
         return True
 
-    def minimize(self, g: Vector, sigma: float, how: Regularization) -> tuple[Vector, Vector, int]:
-        """The minimizer of g's + 1/2 s'Bs + sigma/p |s|^p over a space large enough for the residual asked; also Bs."""
-        target = self.settings.relative * float(np.linalg.norm(g)) * min(1.0, float(np.sqrt(np.linalg.norm(g))))
-        grown = 1 if self.extend(g) else 0
+    @property
+    def tridiagonal(self) -> Tridiagonal:
+        """T over the vectors so far."""
+        return Tridiagonal(np.array(self.diag), np.array(self.off))
+
+    def combine(self, z: Vector) -> Vector:
+        """Vz."""
+        s = z[0] * self.V[0]
+        for a, v in zip(z[1:], self.V[1:], strict=True):
+            s += a * v
+        return s
+
+    def minimize(self, how: Regularization) -> tuple[Vector, float]:
+        """The coordinates z of the minimizer over a space that is large enough, and its shift."""
+        norm = float(np.linalg.norm(self.taylor.g))
         while True:
-            V, BV = np.stack(self.V, axis=1), np.stack(self.BV, axis=1)
-            H = V.T @ BV
-            values, Q = np.linalg.eigh((H + H.T) / 2)
-            inner, shift = regularized_step(values, Q.T @ (V.T @ g), sigma, how.power, how.radius)
-            z = Q @ inner
-            s, Bs = V @ z, BV @ z
-            residual = g + Bs + shift * s
-            small = min(target, self.settings.theta * float(np.linalg.norm(s)) ** 3)
-            if np.linalg.norm(residual) <= max(small, 1e-14 * float(np.linalg.norm(g))) or not self.extend(residual):
-                return s, Bs, grown
-            grown += 1
+            c = np.zeros(len(self.V))
+            c[:1] = norm
+            if len(c):
+                z, shift = regularized_step(self.tridiagonal, c, how.second, how.power, how.radius)
+                left = 0.0 if self.rest is None else float(np.linalg.norm(self.rest)) * abs(float(z[-1]))
+                r = float(np.linalg.norm(z))
+                if left <= max(min(self.settings.relative * norm, self.settings.theta * r**3), 1e-14 * norm):
+                    return z, shift
+            if not self.extend():
+                return z, shift
 
     def solve(self, how: Regularization) -> Step:
         """The second-order step, corrected by T where that is worth its price."""
         g, point = self.taylor.g, self.taylor.third
         if not np.any(g):
-            zero = Forecast(0.0, g)
-            return Step(np.zeros_like(g), zero, None, 0, how.second)
-        s, Bs, grown = self.minimize(g, how.second, how)
-        bend = None
-        if point is not None and how.price > 0 and point.third_square_price(s) <= how.price * point.terms:
-            bend = point.third_square(s)
-            after, _, more = self.minimize(g + 0.5 * bend, how.third, how)
-            s, grown = limited(s, after, True), grown + more
-            V, BV = np.stack(self.V, axis=1), np.stack(self.BV, axis=1)
-            Bs = BV @ (V.T @ s)
-        second = Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
-        if bend is None:
-            return Step(s, second, None, grown, how.second)
-        return Step(s, second, add_third(second, s, bend), grown, how.third)
+            return Step(np.zeros_like(g), Forecast(0.0, g), None, 0, how.second)
+        before = len(self.V)
+        z, _ = self.minimize(how)
+        s = self.combine(z)
+        plain = Step(s, self.forecast(z), None, len(self.V) - before, how.second)
+        if point is None or not how.price > 0 or point.third_square_price(s) > how.price * point.terms:
+            return plain
+        bend = point.third_square(s)
+        c = 0.5 * np.array([float(v @ bend) for v in self.V])
+        c[0] += float(np.linalg.norm(g))
+        z = limited(z, regularized_step(self.tridiagonal, c, how.third, how.power, how.radius)[0], True)
+        s, second = self.combine(z), self.forecast(z)
+        third = add_third(second, s, bend)
+        return Step(s, second, third, plain.inner, how.third) if third.decrease > 0 else plain
+
+    def forecast(self, z: Vector) -> Forecast:
+        """g's + 1/2 s'Bs and its gradient g + Bs at s = Vz; BV = VT and, beyond the last vector, the rest."""
+        T, g = self.tridiagonal, self.taylor.g
+        Tz = T.diag * z
+        if len(z) > 1:
+            Tz[:-1] += T.off * z[1:]
+            Tz[1:] += T.off * z[:-1]
+        Bs = self.combine(Tz)
+        if self.rest is not None:
+            Bs += float(z[-1]) * self.rest
+        return Forecast(-(float(np.linalg.norm(g)) * float(z[0]) + 0.5 * float(z @ Tz)), g + Bs)
 
     def meets(self, step: Step, how: Regularization) -> Meets:
         """The first condition for the quadratic model; the others would take products."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from tercet.model import DenseModel
 from tercet.records import Vector
-from tercet.subsolvers.spectral import regularized_step
+from tercet.subsolvers.spectral import Tridiagonal
 
 
 def minimize_model(
@@ -65,7 +65,5 @@ def first_reach(model: DenseModel, radius: float) -> float:
 def trust_step(model: DenseModel, s: Vector, gradient: Vector, reach: float) -> tuple[Vector, float]:
     """The minimizer of the model's own quadratic Taylor polynomial at s within the reach, and its decrease."""
     H = model.hessian(s)
-    values, basis = np.linalg.eigh(H)
-    inner, _ = regularized_step(values, basis.T @ gradient, 0.0, 3, reach)
-    step = basis @ inner
+    step, _ = Tridiagonal.of(H).minimize(gradient, 0.0, 3, reach)
     return step, -float(gradient @ step + 0.5 * (step @ H @ step))

@@ -1,54 +1,185 @@
-"""Minimizing g's + 1/2 s'Bs + sigma/p |s|^p exactly when B is diagonal, as it is in its eigenbasis.
+"""Minimizing g's + 1/2 s'Bs + sigma/p |s|^p exactly, from one tridiagonal form B = QTQ'.
 
-The minimizer solves (B + mu I) s = -g with mu = sigma |s|^(p-2) and mu >= -lambda_min: one equation in mu.
+The minimizer solves (B + mu I) s = -g with mu = sigma |s|^(p-2) and mu >= -lambda_min: one equation in mu, and each
+trial of a mu costs a tridiagonal solve.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Any
+
 import numpy as np
 
-from tercet.records import Vector
+from tercet.model import power_of
+from tercet.records import Matrix, Vector
 
 EPS = float(np.finfo(float).eps)
 
 
-def regularized_step(values: Vector, c: Vector, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
-    """The minimizer s over |s| <= radius, in the eigenbasis, and its shift mu.
+@dataclass(eq=False)
+class Tridiagonal:
+    """T = Q'BQ with its diagonal and off-diagonal; Q is kept as Householder reflectors (none: Q = I)."""
 
-    `values` are the eigenvalues of B in ascending order, c the gradient in the eigenbasis. A radius that binds acts
-    like a larger sigma. In the hard case (c vanishes where the curvature is most negative) the step gets a component
-    along the first eigenvector, without which no minimizer is reached.
+    diag: Vector
+    off: Vector
+    reflectors: Any = None
+    tau: Any = None
+
+    def __post_init__(self) -> None:
+        if len(self.diag) == 1:
+            self.off = np.zeros(1)  # LAPACK's wrappers ask for one entry that is never read
+
+    @staticmethod
+    def of(B: Matrix) -> Tridiagonal:
+        """The tridiagonal form of a symmetric matrix, at about the price of two Cholesky factorizations."""
+        d = len(B)
+        if d < 3:
+            return Tridiagonal(np.diag(B).copy(), np.diag(B, 1).copy())
+        factored, diag, off, tau, _ = lapack().dsytrd(B, lower=1, lwork=32 * d)
+        return Tridiagonal(diag, off, np.asfortranarray(factored[1:, :-1]), tau)
+
+    def rotate(self, v: Matrix, back: bool = False) -> Matrix:
+        """Q'v, or Qv on the way back, for a vector or for columns."""
+        if self.reflectors is None:
+            return v
+        columns = np.array(v if v.ndim == 2 else v[:, None], order="F")
+        trans, work = ("N" if back else "T"), max(64, 32 * columns.shape[1])
+        columns[1:] = lapack().dormqr("L", trans, self.reflectors, self.tau, columns[1:], work)[0]
+        return columns if v.ndim == 2 else columns[:, 0]
+
+    @cached_property
+    def bound(self) -> float:
+        """A number that no |eigenvalue| exceeds."""
+        rows = np.abs(self.diag)
+        rows[1:] += np.abs(self.off)
+        rows[:-1] += np.abs(self.off)
+        return float(np.max(rows))
+
+    @cached_property
+    def floor(self) -> float:
+        """max(0, -lambda_min), the smallest shift that leaves no negative curvature."""
+        if lapack().dpttrf(self.diag, self.off)[2] == 0:
+            return 0.0
+        import scipy.linalg
+
+        off = self.off[: len(self.diag) - 1]
+        return max(0.0, -float(scipy.linalg.eigvalsh_tridiagonal(self.diag, off, "i", (0, 0))[0]))
+
+    def lowest(self) -> Vector:
+        """The eigenvector of lambda_min."""
+        import scipy.linalg
+
+        off = self.off[: len(self.diag) - 1]
+        return scipy.linalg.eigh_tridiagonal(self.diag, off, select="i", select_range=(0, 0))[1][:, 0]
+
+    def solver(self, rise: float) -> Any:
+        """v -> (T + (floor + rise) I)^-1 v; None where that matrix is not positive definite."""
+        # diag + floor comes first: it is 0 at the lowest entry of a diagonal T, and then rise keeps all its digits.
+        factor, off, info = lapack().dpttrf(self.diag + self.floor + rise, self.off)
+        return None if info else lambda v: lapack().dpttrs(factor, off, v)[0]
+
+    def minimize(self, g: Vector, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
+        """The minimizer of g's + 1/2 s'Bs + sigma/p |s|^p over |s| <= radius, and its shift mu."""
+        s, mu = regularized_step(self, self.rotate(g), sigma, power, radius)
+        return self.rotate(s, back=True), mu
+
+    def inverse_trace(self, errors: Matrix, shift: float) -> float:
+        """sum e'(T + shift I)^-1 e over the columns e of `errors`."""
+        rise = max(shift - self.floor, EPS * self.bound, 1e-290)
+        solve = self.solver(rise)
+        while solve is None:
+            rise *= 4.0
+            solve = self.solver(rise)
+        return float(np.sum(errors * solve(errors)))
+
+
+def lapack() -> Any:
+    """scipy.linalg.lapack, imported when a matrix is first factored."""
+    import scipy.linalg.lapack
+
+    return scipy.linalg.lapack
+
+
+def regularized_step(T: Tridiagonal, c: Vector, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
+    """The minimizer s of c's + 1/2 s'Ts + sigma/p |s|^p over |s| <= radius, and its shift mu.
+
+    A radius that binds acts like a larger sigma. Safeguarded Newton steps on 1/|s(mu)| = 1/rho(mu), where
+    rho = min(radius, (mu/sigma)^(1/(p-2))) is the length that goes with mu; the left side is nearly linear in mu.
     """
-    floor = max(0.0, -float(values[0]))
-    gaps = values + floor  # exactly 0 at the most negative eigenvalue, so that mu - floor keeps all its digits
-    if floor == 0.0 and gaps[0] > 0.0 and sigma == 0.0 and np.linalg.norm(c / gaps) <= radius:
-        return -c / gaps, 0.0
-
-    def too_small(rise: float) -> bool:
-        with np.errstate(over="ignore"):
-            r = float(np.linalg.norm(c / (gaps + rise)))
-        return not (r <= radius and sigma * r ** (power - 2) <= floor + rise)
-
-    # The logarithm of mu - floor is bisected: |s(mu)| falls monotonically, over many orders of magnitude.
-    low, high = np.log(1e-280), np.log(max(floor, float(np.linalg.norm(c)), 1e-270))
-    if not too_small(float(np.exp(low))):
-        return hard_case(gaps, c, sigma, power, radius, floor)
-    while too_small(float(np.exp(high))):
-        high += 10.0
-    while high - low > 1e-13 * max(1.0, abs(high)):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if too_small(float(np.exp(middle))) else (low, middle)
-    rise = float(np.exp(high))
-    return -c / (gaps + rise), floor + rise
+    guess = np.inf
+    if T.floor == 0.0:
+        if not np.any(c):
+            return np.zeros_like(c), 0.0
+        solve = T.solver(0.0)
+        if solve is not None:
+            s = -solve(c)
+            r = length(s)
+            if sigma == 0.0 and r <= radius:
+                return s, 0.0
+            guess = sigma * power_of(r, power - 2)  # the shift where the regularizer hardly acts
+    s, rise = secular(T, c, guess, sigma, power, radius)
+    return lengthen(T, s, target(T.floor + rise, sigma, power, radius)), T.floor + rise
 
 
-def hard_case(gaps: Vector, c: Vector, sigma: float, power: int, radius: float, floor: float) -> tuple[Vector, float]:
-    """The step at the smallest shift; where curvature is negative, lengthened along the first eigenvector."""
-    s = np.divide(-c, gaps, out=np.zeros_like(c), where=gaps > 0.0)
-    if floor == 0.0:
-        return s, 0.0
-    target = min(radius, (floor / sigma) ** (1.0 / (power - 2)) if sigma > 0 else radius)
-    rest = target**2 - float(s @ s)
-    if rest > 0.0 and np.isfinite(rest):
-        s[0] += np.copysign(np.sqrt(rest), -c[0])
-    return s, floor
+def length(v: Vector) -> float:
+    """|v|; for short vectors faster than NumPy's general norm."""
+    return sqrt(v @ v)
+
+
+def target(mu: float, sigma: float, power: int, radius: float) -> float:
+    """The length that goes with mu: rho = min(radius, (mu/sigma)^(1/(p-2)))."""
+    return min(radius, (mu / sigma) ** (1.0 / (power - 2)) if sigma > 0.0 else np.inf)
+
+
+def secular(T: Tridiagonal, c: Vector, guess: float, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
+    """s and the rise mu - floor at which |s| = rho, or the smallest that rounding lets T + mu I stay definite at."""
+    q, size = power - 2, length(c)
+    # |s| <= |c| / rise and |s| >= |c| / (bound + mu) enclose the root.
+    high = max(size / radius, size ** (q / (q + 1)) * sigma ** (1.0 / (q + 1)), 1e-280) * (1.0 + 1e-12)
+    low = sigma * power_of(size / (T.bound + T.floor + high), q) if T.floor == 0.0 else 0.0
+    finest = EPS * (T.bound + T.floor) if T.floor > 0.0 else 0.0
+    while finest > 0.0 and T.solver(high) is None:  # rounding of the floor
+        high = max(4.0 * high, finest)
+    rise, best = min(high, max(low, guess)), None
+    for _ in range(200):
+        solve, mu = T.solver(rise), T.floor + rise
+        following = np.nan
+        if solve is None:
+            low = rise
+        else:
+            s = -solve(c)
+            r, rho = length(s), target(mu, sigma, power, radius)
+            if r <= rho:
+                high, best = rise, s
+            else:
+                low = rise
+            if abs(r - rho) <= 1e-13 * rho:
+                return s, rise
+            bend = float((s / r) @ solve(s / r)) / r if r > 0.0 else 0.0
+            slope = bend + (0.0 if rho >= radius else 1.0 / (q * mu * rho))
+            following = rise - (1.0 / r - 1.0 / rho) / slope if slope > 0.0 and rho > 0.0 else np.nan
+        if best is not None and high - low <= max(finest, 4 * EPS * high):
+            return best, high
+        inside = low < following < high
+        rise = following if inside else float(np.sqrt(max(low, finest, 1e-280) * high))
+        rise = rise if low < rise < high else 0.5 * (low + high)
+    return (best if best is not None else -T.solver(high)(c)), high
+
+
+def lengthen(T: Tridiagonal, s: Vector, rho: float) -> Vector:
+    """In the hard case (c has no part where the curvature is most negative) s is too short at the smallest shift.
+
+    The missing length lies along the eigenvector of lambda_min, which changes (T + mu I) s by rounding only.
+    """
+    if T.floor == 0.0:
+        return s
+    missing = rho**2 - float(s @ s)
+    if not missing > 1e-12 * rho**2 or not np.isfinite(missing):
+        return s
+    v = T.lowest()
+    along = float(s @ v)
+    sign = 1.0 if along > 0.0 else -1.0
+    return s + sign * (np.sqrt(along**2 + missing) - abs(along)) * v
