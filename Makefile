@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check setup bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench bench-quick clean
+.PHONY: demo test check setup bench bench-quick bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-theory clean
 
 setup: $(VENV)/.ready
 
@@ -26,6 +26,11 @@ check: setup
 
 bench-mgh bench-degenerate bench-a9a bench-paper bench-reader: bench-%: setup
 	$(RUN) -m benchmarks.$*
+
+bench-theory: setup
+	$(RUN) -m benchmarks.theory draws
+	$(RUN) -m benchmarks.theory a9a
+	$(RUN) -m benchmarks.theory slope
 
 # About 25 minutes; the quick one under five. Both write benchmarks/results/*.json and benchmarks/RESULTS.md.
 bench: setup

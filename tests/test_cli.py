@@ -132,7 +132,10 @@ def test_an_interrupted_fit_saves_the_best_point_and_exits_with_130(sent, data, 
     )
     time.sleep(4.0)
     process.send_signal(sent)
-    out, err = process.communicate(timeout=30)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()  # nothing is left running when the test fails
     assert process.returncode == 130, err
     assert json.loads(out)["status"] == "INTERRUPTED"
     assert cli.load_model(model)[1].shape == (5,)

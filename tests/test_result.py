@@ -186,7 +186,23 @@ def test_a_trace_without_function_values_and_an_empty_one_plot_too():
 def test_a_row_under_the_names_of_the_columns():
     counts = Counts(1, 2, 3, 4, 5)
     row = Row(
-        7, 0.5, 0.25, 2.0, 0.9, True, 0.1, Sizes(10, 20, 30, 40), 6, True, 3, (True, False, None), 1.5, counts, 0.01
+        7,
+        0.5,
+        0.25,
+        2.0,
+        0.9,
+        True,
+        0.1,
+        Sizes(10, 20, 30, 40),
+        6,
+        True,
+        3,
+        (True, False, None),
+        1.5,
+        counts,
+        0.01,
+        (True, True, False),
+        1e-3,
     )
     got = row.as_dict()
     assert tuple(got) == COLUMNS
@@ -195,6 +211,7 @@ def test_a_row_under_the_names_of_the_columns():
         "gradient_norm": 0.25, "sigma": 2.0, "ratio": 0.9, "accepted": True, "step_norm": 0.1, "size_value": 10,
         "size_gradient": 20, "size_hessian": 30, "size_third": 40, "inner": 6, "third_bought": True, "escape": 3,
         "meets_1": True, "meets_2": False, "meets_3": None, "predicted": 0.01,
+        "guaranteed_1": True, "guaranteed_2": True, "guaranteed_3": False, "failure": 1e-3,
     }  # fmt: skip
     info = Info(np.zeros(2), 0.5, row)
     assert all(getattr(info, name) == got[name] for name in COLUMNS)

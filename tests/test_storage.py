@@ -1,5 +1,6 @@
 """A saved result is the result, and nothing else is taken for one."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -74,3 +75,13 @@ def test_an_archive_with_objects_is_refused(tmp_path):
 def test_a_file_that_is_not_there_is_the_usual_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         tercet.load(tmp_path / "nothing.npz")
+
+
+def test_a_result_with_a_flipped_byte_is_refused_or_harmless(tmp_path):
+    path, rng = tmp_path / "run.npz", np.random.default_rng(0)
+    tercet.save(tercet.minimize(PROBLEM, max_iterations=3), path)
+    good = path.read_bytes()
+    for place in rng.integers(0, len(good), 400):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
+        with contextlib.suppress(ValueError):  # and nothing else
+            tercet.load(path)

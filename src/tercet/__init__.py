@@ -11,7 +11,7 @@ from tercet.objectives.finite_sum import FiniteSum
 from tercet.objectives.linear import LinearModel
 from tercet.records import Certificate, Counts, Status
 from tercet.result import Info, Result, Trace
-from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive
+from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive, Ranges, Theory
 from tercet.storage import load, save
 from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
 
@@ -37,9 +37,11 @@ __all__ = [
     "LinearModel",
     "PaperSigma",
     "Progressive",
+    "Ranges",
     "Result",
     "SignedEstimate",
     "Status",
+    "Theory",
     "Tolerances",
     "Trace",
     "load",

@@ -1,6 +1,6 @@
-"""The command line: `tercet fit`, `tercet predict`, `tercet certify`.
+"""The command line: `tercet fit`, `predict`, `certify`, `compare`, `reproduce` and `theory`.
 
-Exit codes: 0 certified, 1 not certified, 2 bad input, 130 interrupted (the best point is saved).
+Exit codes: 0 certified or finished, 1 not certified, 2 bad input, 130 interrupted (what is finished is saved).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tercet import __version__
+from tercet.cli_theory import add_theory
 from tercet.datasets import load_libsvm
 from tercet.methods.minimize import minimize, resume
 from tercet.methods.sgd import SGD
@@ -26,6 +27,9 @@ from tercet.objectives.losses import LOSSES
 from tercet.records import Status, Vector
 from tercet.result import Result
 from tercet.sampling import Full
+
+if TYPE_CHECKING:
+    from tercet.experiments.spec import Comparison
 
 CERTIFIED, NOT_CERTIFIED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 METHODS = {"stm": STM, "scr": SCR, "sgd": SGD}
@@ -87,7 +91,39 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("file", help="LIBSVM text, plain or gz, bz2, xz")
     for command in (fit, predict, certify):
         command.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    add_experiments(commands)
+    add_theory(commands)
     return top
+
+
+def add_experiments(commands: Any) -> None:
+    """The arguments of compare and reproduce."""
+    compare = commands.add_parser("compare", help="methods x data sets x penalties x starts, and a report")
+    compare.add_argument("file", nargs="?", type=Path, help="a TOML file; flags go before what it says")
+    compare.add_argument("--data", type=names, help="names of data sets, or NAME=FILE for LIBSVM files, by commas")
+    compare.add_argument("--l2", type=names, help="numbers by commas; 1e-3/n is lambda = 1e-3 beside the plain sum")
+    compare.add_argument("--methods", type=names, help="names by commas")
+    compare.add_argument("--starts", type=names, help="0, N for N(0, I), 3N, ... by commas")
+    compare.add_argument("--seeds", type=int, help="how many seeds; 10 if the file does not say")
+    compare.add_argument("--loss", help="instead of the data sets' own")
+    compare.add_argument("--max-epochs", type=float, help="of one run, by the paper's counting")
+    compare.add_argument("--max-seconds", type=float, help="of one run; makes the runs depend on the machine")
+    compare.add_argument("--report-only", action="store_true", help="write the report of what is in the folder")
+    compare.set_defaults(command=command_compare, out=Path("comparison"))
+    reproduce = commands.add_parser("reproduce", help="the paper's experiments, and a report")
+    reproduce.add_argument("--quick", action="store_true", help="svmguide3 and a sample of a9a, in some minutes")
+    reproduce.set_defaults(command=command_reproduce, out=None)
+    for command in (compare, reproduce):
+        command.add_argument("--out", type=Path, help="the folder of runs and report; what it has is not made again")
+        command.add_argument("--jobs", type=int, default=2, help="processes at a time")
+        command.add_argument("--data-dir", help="a folder with LIBSVM files; also TERCET_DATA")
+        command.add_argument("--download", action="store_true", help="fetch files that are missing (needs pooch)")
+        command.add_argument("--figures", action="store_true", help="also write PNG, PDF and CSV")
+
+
+def names(text: str) -> list[str]:
+    """A list by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def command_fit(options: argparse.Namespace) -> int:
@@ -159,6 +195,65 @@ def command_certify(options: argparse.Namespace) -> int:
     else:
         print(f"f {result.fun:.12g}\n{result.certificate}")
     return CERTIFIED if result.certificate.holds else NOT_CERTIFIED
+
+
+def command_compare(options: argparse.Namespace) -> int:
+    """Make the runs that are missing, then the report."""
+    from tercet.experiments import spec, store
+
+    if options.report_only:
+        store.read_settings(options.out)
+        return report(options)
+    keys = ("data", "l2", "methods", "starts", "seeds", "loss", "max_epochs", "max_seconds")
+    flags = {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
+    own = dict(name.split("=", 1) for name in flags.get("data", ()) if "=" in name)
+    if own:
+        flags |= {"data": [name.partition("=")[0] for name in flags["data"]], "files": own}
+    if options.file is None and "data" not in flags:
+        raise ValueError("compare: name a TOML file, or data sets with --data.")
+    if options.file is not None:
+        sys.path.insert(0, str(options.file.resolve().parent))  # where a method of the user's own may lie
+    return make_runs(options, spec.located(options.file, flags))
+
+
+def command_reproduce(options: argparse.Namespace) -> int:
+    """The paper's protocol."""
+    from tercet.experiments import reproduce
+
+    options.out = options.out or Path("reproduction-quick" if options.quick else "reproduction")
+    return make_runs(options, reproduce.protocol(options.quick))
+
+
+def make_runs(options: argparse.Namespace, comparison: Comparison) -> int:
+    """Run a comparison into its folder; an interrupted one says how to go on."""
+    from tercet.experiments import store
+    from tercet.experiments.compare import compare
+
+    try:
+        outcome = compare(
+            comparison, options.out, jobs=options.jobs, data_dir=options.data_dir, download=options.download
+        )
+    except KeyboardInterrupt:
+        kept = sum(len(store.read(options.out, name)) for name in store.FILES)
+        again = f"{kept} finished records are in {options.out}; the same command goes on from there"
+        print(f"tercet: interrupted; {again}", file=sys.stderr)
+        return INTERRUPTED
+    failed = f", {outcome.failed} of them failed (the report says why)" if outcome.failed else ""
+    print(f"{outcome.runs} runs in {outcome.folder}{failed}")
+    return report(options)
+
+
+def report(options: argparse.Namespace) -> int:
+    """Write the report, with --figures also pictures and tables, and say where."""
+    from tercet.experiments import report as pages
+
+    if options.figures:
+        from tercet.experiments import figures
+
+        for path in figures.write(options.out):
+            print(path)
+    print(f"report: {pages.write(options.out)}")
+    return CERTIFIED
 
 
 def read_data(file: str, n_features: int | None, binary: bool) -> tuple[Any, Vector, dict[str, int] | None]:

@@ -79,7 +79,7 @@ def certify(
     if tolerances.order >= 2:
         values, vectors = lowest_eigenpairs(point, len(g), dense, tolerances.zeta, seed)
         notes.append("chi2 by a dense eigenvalue problem" if dense else "chi2 by Lanczos")
-        chi2 = max(-float(values[0]), 0.0)  # nan stays nan
+        chi2 = 0.0 if values[0] >= 0 else -float(values[0])  # nan stays nan
         if chi2 > tolerances.eps2:
             escape = escape_along(point, g, vectors[:, 0], 2)
         elif tolerances.order >= 3:

@@ -86,6 +86,36 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """What the samples of a run guarantee: in how many of its iterations each part of Condition 1, and how surely.
+
+        |g - grad f| <= kg eps,  |B - hess f| <= kb eps^(2/3),  |T - third f| <= kt eps^(1/3)
+
+    All that is counted here holds at once with probability at least 1 - failure, a sum over the iterations.
+    """
+
+    iterations: int
+    gradient: int
+    hessian: int
+    third: int
+    failure: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether all three conditions are guaranteed in every iteration."""
+        return min(self.gradient, self.hessian, self.third) >= self.iterations
+
+    @property
+    def probability(self) -> float:
+        """With what probability all that is counted holds, at least."""
+        return max(0.0, 1.0 - self.failure)
+
+    def __str__(self) -> str:
+        parts = f"g {self.gradient}, B {self.hessian}, T {self.third} of {self.iterations} iterations"
+        return f"Condition 1 guaranteed for {parts}, all at once with probability {self.probability:.6g}"
+
+
+@dataclass(frozen=True)
 class Certificate:
     """How close x is to a critical point of order 1, 2 and 3.
 
@@ -106,6 +136,7 @@ class Certificate:
     terms: int  # number of components the derivatives were averaged over
     n: int
     how: str  # how the derivatives and the measures were computed
+    sampling: Sampling | None = None  # what the samples of the run guarantee, where its size rule says so
 
     @property
     def holds(self) -> bool:
@@ -124,6 +155,8 @@ class Certificate:
             for i, chi, eps in ((1, self.chi1, self.eps1), (2, self.chi2, self.eps2), (3, self.chi3, self.eps3))
         ]
         verdict = "holds" if self.holds else "does not hold"
+        if self.sampling is not None:
+            rows.append(str(self.sampling))
         return "\n".join([f"certificate of order {self.order} {verdict}, over {self.over} ({self.how})", *rows])
 
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 COLUMNS = (
     "iteration", "seconds", "value", "gradient", "hessian", "third", "epochs", "f", "gradient_norm", "sigma", "ratio",
     "accepted", "step_norm", "size_value", "size_gradient", "size_hessian", "size_third", "inner", "third_bought",
-    "escape", "meets_1", "meets_2", "meets_3", "predicted",
+    "escape", "meets_1", "meets_2", "meets_3", "predicted", "guaranteed_1", "guaranteed_2", "guaranteed_3", "failure",
 )  # fmt: skip
+LATER = COLUMNS[-4:]  # columns that files of earlier versions do not have
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Row:
     seconds: float = np.nan
     counts: Counts = field(default_factory=Counts)
     predicted: float = np.nan  # the decrease that the model promised for this step: an estimate of the gap near the end
+    guaranteed: tuple[bool | None, bool | None, bool | None] = (None, None, None)  # Condition 1 for g, B, T
+    failure: float = np.nan  # the probability that one of those that are guaranteed fails in this iteration
 
     def as_dict(self) -> dict[str, Any]:
         """The row under the names of `COLUMNS`."""
@@ -49,6 +52,7 @@ class Row:
             self.iteration, self.seconds, c.value, c.gradient, c.hessian, c.third, c.epochs, self.f, self.gradient_norm,
             self.sigma, self.ratio, self.accepted, self.step_norm, s.value, s.gradient, s.hessian, s.third, self.inner,
             self.third, self.escape, *self.meets, self.predicted,
+            *self.guaranteed, self.failure,
         )  # fmt: skip
         return dict(zip(COLUMNS, values, strict=True))
 

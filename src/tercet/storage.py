@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
+import zlib
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tercet.records import ORDERS, Certificate, Counts, Sizes, Status
-from tercet.result import COLUMNS, Result, Row, Trace
+from tercet.records import ORDERS, Certificate, Counts, Meets, Sampling, Sizes, Status
+from tercet.result import COLUMNS, LATER, Result, Row, Trace
 
 FORMAT, VERSION = "tercet result", 1
+
+UNREADABLE = (
+    KeyError,
+    TypeError,
+    ValueError,
+    EOFError,
+    AttributeError,
+    IndexError,
+    OSError,
+    RuntimeError,  # zipfile: an entry that asks for a password, or for a version it does not know
+    tokenize.TokenError,  # NumPy: an array whose header is cut
+    zipfile.BadZipFile,
+    zlib.error,
+)  # what a damaged or foreign archive makes zipfile, NumPy and JSON raise
 
 
 def save(result: Result, path: str | Path) -> None:
@@ -45,15 +61,21 @@ def load(path: str | Path) -> Result:
         return Result(
             x=put_together(header["x"], arrays),
             status=Status[header["status"]],
-            certificate=Certificate(**header["certificate"]),
+            certificate=certificate_from(header["certificate"]),
             counts=Counts(**header["counts"]),
             trace=Trace(tuple(rows(arrays, header["counts"]["n"]))),
             **{name: header[name] for name in ("fun", "message", "nit", "seconds", "method")},
         )
     except FileNotFoundError:
         raise
-    except (KeyError, TypeError, ValueError, EOFError, AttributeError, OSError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise ValueError(f"load({str(path)!r}): not a saved tercet result ({error}).") from error
+
+
+def certificate_from(saved: dict[str, Any]) -> Certificate:
+    """A certificate from its fields; files of earlier versions do not speak of the sampling."""
+    sampling = saved.get("sampling")
+    return Certificate(**{**saved, "sampling": None if sampling is None else Sampling(**sampling)})
 
 
 def take_apart(tree: Any, leaves: list[Any]) -> Any:
@@ -84,19 +106,30 @@ def as_numbers(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def rows(arrays: dict[str, Any], n: int) -> list[Row]:
     """The iterations of the trace again."""
-    columns = {name: arrays[f"trace_{name}"] for name in COLUMNS}
+    blank = np.full(len(arrays["trace_iteration"]), np.nan)
+    columns = {
+        name: arrays.get(f"trace_{name}", blank) if name in LATER else arrays[f"trace_{name}"] for name in COLUMNS
+    }
     plain = {field.name for field in fields(Row)} & set(COLUMNS) - {"third"}
     out = []
     for i in range(len(columns["iteration"])):
         cell = {name: columns[name][i].item() for name in COLUMNS}
-        met = [None if cell[f"meets_{k}"] != cell[f"meets_{k}"] else bool(cell[f"meets_{k}"]) for k in (1, 2, 3)]
+        met, sure = (three_flags(cell, name) for name in ("meets", "guaranteed"))
         out.append(
             Row(
                 **{name: cell[name] for name in plain},
                 sizes=Sizes(*(int(cell[f"size_{part}"]) for part in ORDERS)),
                 third=bool(cell["third_bought"]),
-                meets=(met[0], met[1], met[2]),
+                meets=met,
+                guaranteed=sure,
                 counts=Counts(**{part: int(cell[part]) for part in ORDERS}, n=n),
             )
         )
     return out
+
+
+def three_flags(cell: dict[str, Any], name: str) -> Meets:
+    """name_1, name_2, name_3 as truth values; nan is None."""
+    flags = (cell[f"{name}_{k}"] for k in (1, 2, 3))
+    first, second, third = (None if flag != flag else bool(flag) for flag in flags)
+    return first, second, third

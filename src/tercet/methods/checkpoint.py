@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tercet.result import COLUMNS, Row
-from tercet.storage import as_numbers, put_together, rows, take_apart
+from tercet.storage import UNREADABLE, as_numbers, put_together, rows, take_apart
 
 FORMAT, VERSION = "tercet checkpoint", 1
 
@@ -125,16 +125,7 @@ def read(path: str | Path) -> Checkpoint:
         )
     except FileNotFoundError:
         raise
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        EOFError,
-        AttributeError,
-        IndexError,
-        OSError,
-        zipfile.BadZipFile,
-    ) as error:
+    except UNREADABLE as error:
         raise CheckpointError(f"resume({str(path)!r}): not a usable checkpoint ({error}).") from error
 
 

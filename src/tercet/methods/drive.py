@@ -12,6 +12,7 @@ import numpy as np
 from tercet.criticality import certify
 from tercet.methods.checkpoint import Writer
 from tercet.methods.progress import Progress
+from tercet.methods.promise import summarize
 from tercet.methods.run import Run, Walk
 from tercet.objectives.base import Bound
 from tercet.objectives.counting import CountedPoint, DeadlineError, EvaluationError, NotFiniteError
@@ -89,6 +90,7 @@ class Drive:
         except KeyboardInterrupt as interruption:
             status, error = Status.INTERRUPTED, interruption
             certificate = self.nothing(status)
+        certificate = replace(certificate, sampling=summarize(self.rows))
         if certificate.holds and status in (Status.MAX_ITERATIONS, Status.MAX_EPOCHS, Status.NOISE, Status.ROUNDING):
             status = Status.CERTIFIED
         if status is Status.CERTIFIED and not certificate.holds:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tercet.criticality import Escape, certify
+from tercet.methods.promise import UNKNOWN, WholeThird, observe, promise
 from tercet.methods.run import Run, Settings
 from tercet.methods.sigma import Evidence, Miss
 from tercet.methods.state import Expansion, Memory, escape_step, restore_run, run_state
@@ -21,6 +22,7 @@ from tercet.records import Certificate, Forecast, Matrix, Sizes, Status, Step, V
 from tercet.result import Row
 from tercet.sampling.draws import Draws
 from tercet.sampling.rules import Outlook
+from tercet.sampling.theory import promises
 from tercet.subsolvers.base import Regularization, Taylor
 
 EPS = float(np.finfo(float).eps)
@@ -40,6 +42,7 @@ class Line:
     point: CountedPoint | None = field(init=False, default=None)  # x over the sample of the function values
     escape: Escape | None = field(init=False, default=None)
     sampled: bool = field(init=False, default=False)  # some iterations looked at a sample of the values only
+    variances: tuple[float, float, float] = field(init=False, default=UNKNOWN)  # of this iteration's samples
 
     def __post_init__(self) -> None:
         n, d, rule = self.run.n, self.run.d, self.settings.sizes
@@ -99,12 +102,20 @@ class Line:
             if self.x is self.run.x0 and self.point.terms >= self.run.n:
                 self.run.start = self.point
         if self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n):
-            self.here = self.expansion(self.point, self.point, self.point)
+            full = self.run.view(None).exact(self.point) if promises(self.settings.sizes) else self.point
+            self.here = self.expansion(full, full, full)
             return
         sizes = self.memory.sizes
+        fresh = (
+            self.run.view(None).at(self.x) if promises(self.settings.sizes) else self.point
+        )  # owes nothing to the past
         points = [
-            self.point if rows is None else self.run.objective.over(rows).at(self.x)
-            for rows in (self.draws.independent(m) for m in (sizes.gradient, sizes.hessian, sizes.third))
+            full if rows is None else self.run.objective.over(rows).at(self.x)
+            for full, rows in (
+                (self.point, self.draws.independent(sizes.gradient)),
+                (fresh, self.draws.independent(sizes.hessian)),
+                (fresh, self.draws.independent(sizes.third)),
+            )
         ]
         self.here = self.expansion(*points)
 
@@ -113,7 +124,8 @@ class Line:
         assert self.point is not None
         # A value that is not finite needs no derivatives; the stop test ends the run there.
         g = first.gradient() if np.isfinite(self.point.value()) else np.full(self.run.d, np.nan)
-        taylor = Taylor(g, second, third if self.settings.order >= 3 else None, self.run.dense, self.run.forms_third)
+        bent = WholeThird(third) if promises(self.settings.sizes) else third
+        taylor = Taylor(g, second, bent if self.settings.order >= 3 else None, self.run.dense, self.run.forms_third)
         return Expansion(self.point, first, second, third, self.run.subsolver(self.settings).prepare(taylor))
 
     def enlarge(self) -> None:
@@ -134,7 +146,7 @@ class Line:
         """What the size rule says now."""
         m = self.memory
         return self.settings.sizes.next(
-            Outlook(self.run.n, self.run.d, m.iteration, m.sizes, m.length, m.blur, m.noisy, m.spreads)
+            Outlook(self.run.n, self.run.d, m.iteration, m.sizes, m.length, m.blur, m.noisy, m.spreads, self.variances)
         )
 
     def sampling_errors(self, point: CountedPoint) -> Matrix:
@@ -226,7 +238,7 @@ class Line:
             return 0.0
         if self.run.forms_third:
             return 1.0
-        return 1.0 if self.settings.worth * self.memory.unexplained >= 1.0 else 0.0
+        return 1.0 if self.memory.unexplained >= 1.0 / self.settings.worth else 0.0
 
     def regularization(self, price: float) -> Regularization:
         """sigma and radius as they stand."""
@@ -394,6 +406,8 @@ class Line:
         assert self.here is not None
         how = self.regularization(0.0)
         meets = self.here.workspace.meets(step, how) if self.escape is None else (None, None, None)
+        self.variances = observe(self.settings.sizes, self.here)
+        sure = promise(self.settings.sizes, self.memory.sizes, self.run.n, self.run.d, self.here, step, self.variances)
         return Row(
             iteration=self.memory.iteration,
             f=f,
@@ -408,4 +422,6 @@ class Line:
             escape=0 if self.escape is None else self.escape.order,
             meets=meets,
             predicted=step.forecast.decrease,
+            guaranteed=sure.holds,
+            failure=sure.failure,
         )

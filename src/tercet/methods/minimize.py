@@ -23,14 +23,14 @@ from tercet.objectives.checking import check_derivatives as compare_with_differe
 from tercet.objectives.counting import Meter
 from tercet.objectives.functions import Function
 from tercet.result import Info, Result
-from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive
+from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive, Ranges, Theory
 from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
 
 PARTS: dict[str, type] = {
     part.__qualname__: part
     for part in (
         STM, SCR, SGD, PaperSigma, SignedEstimate, Full, Fixed, Growing, Adaptive, Progressive,
-        Dense, Krylov, GradientDescent, Accelerated,
+        Theory, Ranges, Dense, Krylov, GradientDescent, Accelerated,
     )
 }  # fmt: skip
 THIRD_ORDER_LIMIT = 3000  # up to this many variables a third-order certificate is asked for by default

@@ -8,7 +8,7 @@ the sizes of the first and of the next iteration.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, nan
 from numbers import Integral
 from typing import Protocol
 
@@ -27,6 +27,7 @@ class Outlook:
     blur: float  # the decrease that sampling error can pretend, over the decrease that the model predicts
     noisy: bool  # the last step was rejected, and sampling error explains that
     spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)  # typical deviation of one term's g, B, T from the mean
+    variances: tuple[float, float, float] = (nan, nan, nan)  # of the drawn terms' g, B, T, for rules that observe them
 
 
 class SizeRule(Protocol):
