@@ -35,7 +35,7 @@ class Memory:
     sizes: Sizes
     iteration: int = 0
     length: float = np.nan  # |s| of the last accepted step
-    unexplained: float = 0.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
+    unexplained: float = 1.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
     noisy: bool = False
     blur: float = 0.0
     stuck: int = 0

@@ -68,6 +68,20 @@ def renew(c: Any, past: Any, stale: float, update: Any) -> int:
 
 
 @numba.njit(cache=True)
+def bend(As: Any, second: Any, third: Any, straight: float) -> int:
+    """Count the rows with |l''' a's| / 2 > straight |l''|; As becomes l''' (a's)^2 there and 0 elsewhere."""
+    count = 0
+    for i in range(len(As)):
+        curved = third[i] * As[i]
+        if 0.5 * abs(curved) > straight * abs(second[i]):
+            count += 1
+            As[i] *= curved
+        else:
+            As[i] = 0.0
+    return count
+
+
+@numba.njit(cache=True)
 def sigmoid_squares(order: int, z: Any, y: Any, tails: Any) -> None:
     """l^(order) of the sigmoid's squared error in place of `tails` = exp(-|z|); see `losses.SigmoidSquares`."""
     for i in range(len(z)):

@@ -195,13 +195,19 @@ class LinearPoint:
         """l''' (a's)^2 of the rows whose cubic term 1/2 l''' (a's)^2 is not small beside l'' a's, and their number."""
         last = self.__dict__.get("_bending")
         if last is None or last[0] is not s:
-            As = self.view.table.times(s)
-            bend = self.coefficients(3) * As
-            bends = 0.5 * np.abs(bend) > self.view.straight * np.abs(self.coefficients(2))
-            bend *= As
-            bend[~bends] = 0.0
-            last = self.__dict__["_bending"] = (s, int(np.count_nonzero(bends)), bend)
+            last = self.__dict__["_bending"] = (s, *self.bend(self.view.table.times(s)))
         return last[1], last[2]
+
+    def bend(self, As: Vector) -> tuple[int, Vector]:
+        """The same from As."""
+        second, third = self.coefficients(2), self.coefficients(3)
+        if self.view.compiled:
+            from tercet.objectives.kernels import bend
+
+            return bend(As, second, third, self.view.straight), As
+        curved = third * As
+        bends = 0.5 * np.abs(curved) > self.view.straight * np.abs(second)
+        return int(np.count_nonzero(bends)), np.where(bends, curved * As, 0.0)
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """sum_i w_i l_i''' (AV)_i (x) (AV)_i (x) (AV)_i / m + the penalty's diagonal; one product of A with V."""
