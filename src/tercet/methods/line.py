@@ -181,7 +181,9 @@ class Line:
         if not self.finite():
             return Status.NOT_FINITE
         if self.here.value.value() < -1e20 * max(1.0, self.run.scale):
-            return Status.UNBOUNDED
+            if self.here.value.terms >= self.run.n:
+                return Status.UNBOUNDED
+            self.restart()  # only all terms together can tell
         if self.memory.hopeless:
             return Status.NOT_CERTIFIED
         if self.memory.stuck >= PATIENCE:
