@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 def test_default_stm_reaches_the_minimum_in_few_epochs_and_no_more_than_scr(l2, scale, most):
     problem = tercet.LinearModel(*load("a9a"), "sigmoid_squares", l2=l2)
     lowest = a9a.reference(problem)
-    starts = [scale * np.random.default_rng([seed, 7]).standard_normal(problem.d) for seed in range(3)]
+    starts = [scale * np.random.default_rng([seed, 7]).standard_normal(problem.d) for seed in range(10)]
     stm, scr = (
         np.mean([a9a.epochs_to_gap(problem, method, x0, seed, lowest) for seed, x0 in enumerate(starts)])
         for method in (tercet.STM(), tercet.SCR())

@@ -122,7 +122,7 @@ class LinearPoint:
     def gradient_errors(self) -> Matrix:
         """From the gradients of up to 16 groups of rows; the penalty is the same in every term and drops out.
 
-        With sums S_k over K groups of m_k of the m rows, e_k = (S_k - m_k mean) / sqrt(m_k m (K - 1)), which is unbiased
+        With sums S_k over K groups of m_k of the m rows, e_k = (S_k - m_k mean) / sqrt(m_k m (K - 1)), unbiased
         also where the sizes differ by one.
         """
         sums, groups = self.group_sums, len(self.group_sums)
