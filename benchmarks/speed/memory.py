@@ -108,7 +108,7 @@ def solve(data: Data, method: str, oracle: str, seconds: float) -> None:
 def child(folder: str, method: str, oracle: str) -> None:
     """Read, warm up on a few rows, and print the peak beyond what was resident before the problem was made."""
     data = restore(Path(folder))
-    solve(subset_of(data, 2000), method, oracle, 1.0)
+    solve(subset_of(data, 15_000), method, oracle, 2.0)  # enough rows for samples and compiled formulas
     ctypes.CDLL(None).malloc_trim(0)  # memory that was freed but kept would hide what the run takes
     before = resident("VmRSS")
     try:

@@ -99,6 +99,7 @@ class Line:
             self.run.scale = abs(self.point.value())
             if self.sampled:
                 self.run.start.value()  # to compare with at the end, or at once when the run is interrupted
+                self.run.start.forget()
             if self.x is self.run.x0 and self.point.terms >= self.run.n:
                 self.run.start = self.point
         if self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n):

@@ -111,6 +111,11 @@ class CountedPoint:
         self._meter.count("third", self.terms if np.isfinite(bound) else 0)
         return bound
 
+    def forget(self) -> None:
+        """Keep what was paid for, and let go of what the point remembers beside it."""
+        if hasattr(self.point, "forget"):
+            self.point.forget()
+
     def is_exact(self) -> bool:
         """Whether the Hessian here owes nothing to a nearby point."""
         return self.hessian_price() >= self.terms

@@ -95,6 +95,10 @@ class LinearPoint:
         """The margins Ax: one product with A for the value and all derivatives."""
         return self.view.table.times(self.x)
 
+    def forget(self) -> None:
+        """Let go of the margins; they are made again when they are needed."""
+        self.__dict__.pop("z", None)
+
     @cached_property
     def four(self) -> Four:
         """l, l', l'', l''' of a loss that gives them only together."""
@@ -157,7 +161,8 @@ class LinearPoint:
         if self.view.compiled:
             from tercet.objectives.kernels import renew
 
-            update, c = np.empty_like(c), np.array(c)
+            c = c.copy() if "four" in self.__dict__ else c  # what the loss gave for all orders is kept
+            update = np.empty_like(c)
             return renew(c, past, self.view.stale, update), update, c
         gain = c - past
         kept = np.abs(gain) <= self.view.stale * np.abs(past)
@@ -172,7 +177,7 @@ class LinearPoint:
         if self.past is not None:
             assert self.known is not None
             gram += self.known.gram
-        self.__dict__.update(changes=(count, c, c), past=None)  # a vector of length m that nothing needs again
+        self.__dict__.update(changes=(count, c, c), past=None, known=None)  # vectors of length m that are spent
         return Reference(self.view.rows, c, gram)
 
     def hessian_product(self, v: Vector) -> Vector:
@@ -192,6 +197,7 @@ class LinearPoint:
     def third_square(self, s: Vector) -> Vector:
         """T[s, s] over the rows that bend along s."""
         loss = self.view.table.weigh(self.bending(s)[1]) / self.terms
+        self.__dict__.pop("_bending")
         return loss + self.view.penalty.third(self.x) * s * s
 
     def third_square_price(self, s: Vector) -> int:
@@ -420,7 +426,10 @@ def check_matrix(X: Any) -> Any:
         A = values = as_numbers("X", X)
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(f"LinearModel(X=...): X has shape {A.shape}; give a non-empty table of rows and columns.")
-    if not np.all(np.isfinite(values)):
+    # A finite sum proves it without another array of the size of X.
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = bool(np.isfinite(np.sum(values)))
+    if not (finite or np.all(np.isfinite(values))):
         raise ValueError("LinearModel(X=...): X holds nan or inf; drop or fill those entries first.")
     return A
 

@@ -201,7 +201,7 @@ class SparseTable:
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """The rows in blocks, copied."""
-        m, size = self.shape[0], 8192
+        m, size = self.shape[0], 2048
         for start in range(0, m, size):
             piece = slice(start, min(m, start + size))
             yield piece, self.A[self.rows[piece] if len(self.rows) else piece]

@@ -21,7 +21,8 @@ class Draws:
     @cached_property
     def order(self) -> Rows:
         """All rows, shuffled once."""
-        return np.random.default_rng([self.seed, 0]).permutation(self.n)
+        narrow = np.int32 if self.n < 2**31 else np.int64  # half the memory
+        return np.random.default_rng([self.seed, 0]).permutation(np.arange(self.n, dtype=narrow))
 
     @cached_property
     def rng(self) -> np.random.Generator:
