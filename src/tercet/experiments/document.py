@@ -68,7 +68,9 @@ def scope(records: Records) -> list[str]:
     pairs = {run.begins for problem in records.problems for run in problem.runs}
     methods = dict.fromkeys(tuned(label) for problem in records.problems for label in problem.methods)
     versions = records.settings.get("versions")
+    title = records.settings.get("title")
     lines = [
+        *([f"{title}."] if title else []),
         f"{len(records.runs)} runs: {len(records.problems)} problems, {len(pairs)} starts and seeds "
         f"({', '.join(STARTS.get(start, start) for start in starts)}).",
         f"Methods: {', '.join(methods)}.",
