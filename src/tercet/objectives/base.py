@@ -36,7 +36,7 @@ class Point(Protocol):
     def gradient_errors(self) -> Matrix:
         """Rows e_k with sum_k e_k e_k' = the covariance of grad f(x) over draws of the terms, from the terms at hand.
 
-        The terms are split into groups; with the means G_k of K groups, e_k = (G_k - mean G) / sqrt(K (K - 1)).
+        The terms are split into groups, whose gradients differ by as much as sampling lets them (`group_errors`).
         """
         ...
 
@@ -199,12 +199,14 @@ def name_of(function: Any) -> str:
     return f"{function.__qualname__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def group_errors(groups: Matrix) -> Matrix:
-    """e_k = (G_k - mean G) / sqrt(K (K - 1)) from the gradients G_k of K groups of terms.
+def group_errors(sums: Matrix, m: int) -> Matrix:
+    """e_k = (S_k - m_k mean) / sqrt(m_k m (K - 1)) from sums S_k of gradients over K groups of the m terms.
 
-    One group tells nothing of its error; then the gradient itself stands for it.
+    The terms are dealt out in turn, so sizes m_k differ by at most one; unbiased also then. One group tells nothing
+    of its error; then the gradient itself stands for it.
     """
-    K = groups.shape[0]
+    K = len(sums)
     if K < 2:
-        return groups.copy()
-    return (groups - np.mean(groups, axis=0)) / np.sqrt(K * (K - 1))
+        return sums / m
+    sizes = ((m + K - 1 - np.arange(K)) // K)[:, None]
+    return (sums - sizes * (np.sum(sums, axis=0) / m)) / np.sqrt(sizes * m * (K - 1.0))

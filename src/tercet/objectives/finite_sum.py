@@ -229,10 +229,8 @@ class SumPoint:
         return np.sum(self.groups, axis=0)
 
     def gradient_errors(self) -> Matrix:
-        """From the spread of the groups' gradients, each scaled to the mean over its own examples."""
-        sizes = np.bincount(np.arange(self.terms) % GROUPS, minlength=GROUPS)
-        used = sizes > 0
-        return group_errors(self.groups[used] * (self.terms / sizes[used])[:, None])
+        """From the spread of the groups' gradients."""
+        return group_errors(self.groups[: min(GROUPS, self.terms)] * self.terms, self.terms)
 
     def hessian(self) -> Matrix:
         """hess f(x)."""

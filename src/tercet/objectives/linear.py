@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from tercet.objectives.base import Bound, check_length, digest, name_of
+from tercet.objectives.base import Bound, check_length, digest, group_errors, name_of
 from tercet.objectives.losses import Four, Loss, as_loss
 from tercet.objectives.tables import Picked, Table, table_of
 from tercet.records import Matrix, Rows, Tensor, Vector
@@ -124,17 +124,8 @@ class LinearPoint:
         return np.sum(self.group_sums, axis=0) / self.terms + self.view.penalty.gradient(self.x)
 
     def gradient_errors(self) -> Matrix:
-        """From the gradients of up to 16 groups of rows; the penalty is the same in every term and drops out.
-
-        With sums S_k over K groups of m_k of the m rows, e_k = (S_k - m_k mean) / sqrt(m_k m (K - 1)), unbiased
-        also where the sizes differ by one.
-        """
-        sums, groups = self.group_sums, len(self.group_sums)
-        if groups < 2:
-            return sums / self.terms
-        sizes = ((self.terms + groups - 1 - np.arange(groups)) // groups)[:, None]
-        mean = np.sum(sums, axis=0) / self.terms
-        return (sums - sizes * mean) / np.sqrt(sizes * self.terms * (groups - 1.0))
+        """From up to 16 groups of rows; the penalty is the same in every term and drops out."""
+        return group_errors(self.group_sums, self.terms)
 
     def hessian(self) -> Matrix:
         """A' diag(w l'') A / m + diag(p''), where rows whose l'' hardly changed keep the one formed before."""

@@ -37,6 +37,12 @@ class Picked:
         labels = (np.arange(m) % min(GROUPS, m)).astype(np.uint8)
         return Picked(np.sort(np.asarray(drawn, dtype=np.intp)), np.random.default_rng(m).permutation(labels))
 
+    def of_matrix(self, A: Any) -> tuple[Any, Rows, NDArray[np.uint8]]:
+        """A matrix, the rows to visit and their labels: a copy of a small sample, or the whole with row numbers."""
+        if len(self.rows) <= COPIED * A.shape[0]:
+            return A[self.rows], NONE, self.labels
+        return A, self.rows, self.labels
+
 
 class Table(Protocol):
     """Rows of A."""
@@ -91,9 +97,7 @@ class DenseTable:
 
     def over(self, picked: Picked) -> DenseTable:
         """Some rows of the whole matrix."""
-        if len(picked.rows) <= COPIED * self.A.shape[0]:
-            return DenseTable(self.A[picked.rows], labels=picked.labels)
-        return DenseTable(self.A, picked.rows, picked.labels)
+        return DenseTable(*picked.of_matrix(self.A))
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """The rows in blocks; of all rows these are views, of a sample copies."""
@@ -160,9 +164,7 @@ class SparseTable:
 
     def over(self, picked: Picked) -> SparseTable:
         """Some rows of the whole matrix."""
-        if len(picked.rows) <= COPIED * self.A.shape[0]:
-            return SparseTable(self.A[picked.rows], labels=picked.labels)
-        return SparseTable(self.A, picked.rows, picked.labels)
+        return SparseTable(*picked.of_matrix(self.A))
 
     def times(self, x: Vector) -> Vector:
         """A x."""
