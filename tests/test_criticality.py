@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tercet
 from tercet import criticality
 from tercet.criticality import (
     LANCZOS_VECTORS,
@@ -266,6 +267,29 @@ def test_the_length_minimizes_the_model_along_the_escape(seed):
 def test_the_length_is_zero_where_nothing_is_below():
     assert Escape(np.ones(1), 1.0, 1.0, 0.0, 2).length(1.0) == 0.0
     assert Escape(np.ones(1), 0.0, 0.0, 0.0, 3).length(1.0) == 0.0
+
+
+@pytest.mark.parametrize("cubic", [-4.1e-3, 0.2])
+def test_a_sigma_that_hides_the_fall_behind_a_little_curvature_is_made_smaller(cubic):
+    escape = Escape(np.ones(1), 0.0, 4.6e-5, -abs(cubic), 3)
+    limit = cubic**2 / (18 * 4.6e-5)
+    assert escape.length(1.001 * limit) == 0.0 < escape.length(0.999 * limit)
+    assert escape.length(escape.most(100 * limit)) > 0.0
+    assert escape.most(1e-9 * limit) == 1e-9 * limit
+    assert Escape(np.ones(1), 0.0, -1.0, 0.1, 2).most(3.0) == 3.0
+
+
+def test_a_run_that_began_behind_a_little_curvature_leaves_it():
+    """f = c/2 t^2 - k/6 t^3 + t^4/4: at 0 the curvature is within tolerance, the third derivative is not."""
+    result = tercet.minimize(
+        lambda x: 2.3e-5 * x[0] ** 2 - 0.0205 * x[0] ** 3 + 0.25 * x[0] ** 4,
+        np.zeros(1),
+        grad=lambda x: np.array([4.6e-5 * x[0] - 0.0615 * x[0] ** 2 + x[0] ** 3]),
+        hess=lambda x: np.array([[4.6e-5 - 0.123 * x[0] + 3 * x[0] ** 2]]),
+        third=lambda x: np.array([[[-0.123 + 6 * x[0]]]]),
+    )
+    assert result.success
+    assert result.fun < 0.0
 
 
 # Lanczos --------------------------------------------------------------------------------------------------------------

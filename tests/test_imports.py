@@ -35,8 +35,18 @@ ALLOWED = {
         "storage",
     ],
 }
-LEAVES = ["experiments", "adaptors", "cli", "cli_theory", "__init__", "__main__"]  # may import anything
-HEAVY = ["jax", "numba", "sklearn", "matplotlib", "pandas", "torch", "pooch"]
+LEAVES = [
+    "experiments",
+    "scipy",
+    "sklearn",
+    "optimistix",
+    "torch",
+    "cli",
+    "cli_theory",
+    "__init__",
+    "__main__",
+]  # may import anything
+HEAVY = ["jax", "numba", "sklearn", "matplotlib", "pandas", "torch", "optimistix", "equinox", "pooch"]
 
 
 def modules():

@@ -135,3 +135,12 @@ def test_add_third_adds_one_sixth_to_the_value_and_one_half_to_the_gradient():
     _, gradient, _, _ = derivatives(g, B, T, 0.0, 4, s)
     np.testing.assert_allclose(third.decrease, second.decrease - np.einsum("abc,a,b,c", T, s, s, s) / 6, rtol=1e-13)
     np.testing.assert_allclose(third.gradient, gradient, rtol=1e-12)
+
+
+@pytest.mark.parametrize("power", [3, 4])
+@pytest.mark.parametrize("size", [1e-50, 1e-150])
+def test_the_derivatives_of_the_regularizer_are_finite_at_tiny_steps(power, size):
+    u = np.array([0.6, 0.0, -0.8])
+    regularizer = Regularizer(2.0, power)
+    np.testing.assert_allclose(regularizer.hessian(size * u), size ** (power - 2) * regularizer.hessian(u), rtol=1e-12)
+    np.testing.assert_allclose(regularizer.third(size * u), size ** (power - 3) * regularizer.third(u), rtol=1e-12)

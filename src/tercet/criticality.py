@@ -60,6 +60,11 @@ class Escape:
         ahead = [float(t) for t in real if t > 0 and self.fall(float(t)) - sigma / 4 * t**4 > 0]
         return max(ahead, key=lambda t: self.fall(t) - sigma / 4 * t**4, default=0.0)
 
+    def most(self, sigma: float) -> float:
+        """sigma, or less where so large a one hides the fall: curvature t^2/2 + cubic t^3/6 + sigma t^4/4 is negative
+        for some t only while sigma < cubic^2 / (18 curvature)."""
+        return min(sigma, self.cubic**2 / (36 * self.curvature)) if self.curvature > 0.0 else sigma
+
     def fall(self, t: float) -> float:
         """phi(0) - phi(t y)."""
         return -(self.slope * t + self.curvature / 2 * t**2 + self.cubic / 6 * t**3)

@@ -84,7 +84,7 @@ def take_apart(tree: Any, leaves: list[Any]) -> Any:
         return {"dict": [[key, take_apart(value, leaves)] for key, value in tree.items()]}
     if isinstance(tree, list | tuple):
         return {"list" if isinstance(tree, list) else "tuple": [take_apart(value, leaves) for value in tree]}
-    leaves.append(tree)
+    leaves.append(tree.cpu() if hasattr(tree, "cpu") else tree)  # a PyTorch tensor may lie on another device
     return {"leaf": len(leaves) - 1}
 
 

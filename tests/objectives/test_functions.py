@@ -193,6 +193,7 @@ def spent(point):
         (("grad", "hess"), lambda p: p.hessian(), {}, {"hess": 1}),
         (("grad", "hess"), lambda p: [p.hessian(), p.hessian_product(V), p.hessian_product(U)], {}, {"hess": 1}),
         (("grad", "hess"), lambda p: p.third_product(U, V), {"hessian": 2}, {"hess": 2}),
+        (("grad", "hess"), lambda p: p.third_tensor(W), {"hessian": 4}, {"hess": 4}),  # two for each column
         (
             ("grad", "hvp"),
             lambda p: p.hessian(),

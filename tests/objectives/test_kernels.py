@@ -63,7 +63,7 @@ def test_csr_weigh_adds_to_the_sums_of_each_label(seed, index, drawn, groups):
 @seeds
 @both_indices
 @pytest.mark.parametrize("drawn", ["all", "some", "repeats"])
-def test_csr_gram_adds_the_upper_triangle_and_leaves_the_lower_alone(seed, index, drawn):
+def test_csr_gram_adds_the_lower_triangle_and_leaves_the_upper_alone(seed, index, drawn):
     X, parts, rng = example(seed, index)
     rows = draws(rng, 60)[drawn]
     B = X[rows] if len(rows) else X
@@ -71,7 +71,7 @@ def test_csr_gram_adds_the_upper_triangle_and_leaves_the_lower_alone(seed, index
     before = rng.standard_normal((9, 9))
     flat = before.ravel().copy()
     csr_gram(*parts, rows, c, flat)
-    expected = before + np.triu(B.T @ np.diag(c) @ B)
+    expected = before + np.tril(B.T @ np.diag(c) @ B)
     np.testing.assert_allclose(flat.reshape(9, 9), expected, rtol=1e-12, atol=1e-13)
 
 
@@ -82,7 +82,7 @@ def test_csr_gram_finds_the_number_of_columns_from_the_length(d):
         A = sp.csr_array(np.array([[5.0]]))
     flat = np.zeros(d * d)
     csr_gram(A.data, A.indices, A.indptr, ALL, np.ones(1), flat)
-    np.testing.assert_array_equal(flat.reshape(d, d), np.triu(A.toarray().T @ A.toarray()))
+    np.testing.assert_array_equal(flat.reshape(d, d), np.tril(A.toarray().T @ A.toarray()))
 
 
 # losses -------------------------------------------------------------------------------------------------------------
@@ -95,12 +95,12 @@ Z = np.concatenate([np.linspace(-8, 8, 321), np.linspace(-700, 700, 141), [-0.0,
 @pytest.mark.parametrize("target", [0.0, 1.0])
 def test_sigmoid_squares_equals_the_formula_also_in_the_tails(order, target):
     y = np.full(len(Z), target)
-    tails = np.exp(-np.abs(Z))
-    sigmoid_squares(order, Z, y, tails)
+    loss, found = SigmoidSquares(), np.empty_like(Z)
+    sigmoid_squares(order, loss.pack(Z, y), y, found)
     expected = SigmoidSquares().plain(order, Z, y)
     # exp and expit may differ in the last digits, and P^2 has twice the relative error; 0 where squares underflow.
-    np.testing.assert_allclose(tails, expected, rtol=1e-13, atol=1e-16 if order == 3 else 1e-300)
-    np.testing.assert_array_equal(SigmoidSquares().part(order, Z, y, True), tails)
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-16 if order == 3 else 1e-300)
+    np.testing.assert_array_equal(loss.part(order, loss.pack(Z, y), y, True), found)
     np.testing.assert_array_equal(SigmoidSquares().part(order, Z, y, False), expected)
     np.testing.assert_array_equal(SigmoidSquares().derivatives(Z, y)[order], expected)
 
@@ -109,15 +109,18 @@ def test_sigmoid_squares_equals_the_formula_also_in_the_tails(order, target):
 @pytest.mark.parametrize("far", [700.0, 745.0, 800.0, 1e5, np.inf])
 def test_sigmoid_squares_has_its_limits_far_out(order, far):
     z, y = np.array([far, far, -far, -far]), np.array([0.0, 1.0, 0.0, 1.0])
-    part = SigmoidSquares().part(order, z, y, True)
+    part = SigmoidSquares().part(order, SigmoidSquares().pack(z, y), y, True)
     np.testing.assert_allclose(part, [0.5, 0, 0, 0.5] if order == 0 else np.zeros(4), rtol=0, atol=1e-300)
 
 
 def test_the_kernel_of_a_loss_does_not_write_into_its_arguments():
     z, y = np.linspace(-1, 1, 5), np.array([0.0, 1, 0, 1, 0])
     before = z.copy(), y.copy()
+    packed = SigmoidSquares().pack(z, y)
+    kept = packed.copy()
     for order in range(4):
-        SigmoidSquares().part(order, z, y, True)
+        SigmoidSquares().part(order, packed, y, True)
+    np.testing.assert_array_equal(packed, kept)
     np.testing.assert_array_equal(z, before[0])
     np.testing.assert_array_equal(y, before[1])
 

@@ -203,6 +203,21 @@ def test_the_second_order_decrease_is_at_least_that_of_the_cauchy_point(name, se
     assert model.value(step.s) <= cauchy * (1 - 1e-9) + rounding(point, step.s, sigma, power, False)
 
 
+@given(seeds, kinds, dims, gradients, st.sampled_from([1e-6, 1.0, 1e6]))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_within_a_radius_the_krylov_step_falls_at_least_to_the_cauchy_point(seed, kind, d, size, radius):
+    """Also where the model bends down and the step is a cautious one; it never leaves the radius."""
+    point = make(seed, kind, d, size)
+    _, step = solved("krylov", point, Regularization(0.0, 0.0, 4, radius), 2)
+    norm = np.linalg.norm(point.g)
+    curvature = point.g @ point.B @ point.g
+    t = min(radius / norm, norm**2 / curvature if curvature > 0 else np.inf)
+    cauchy = -t * norm**2 + 0.5 * t * t * curvature
+    found = point.g @ step.s + 0.5 * step.s @ point.B @ step.s
+    assert np.linalg.norm(step.s) <= radius * (1 + 1e-9)
+    assert found <= cauchy * (1 - 1e-9) + rounding(point, step.s, 0.0, 4, False)
+
+
 @given(seeds, kinds, dims, gradients, sigmas)
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_the_third_order_decrease_of_the_formed_model_is_at_least_that_of_the_cauchy_point(seed, kind, d, size, sigma):

@@ -17,6 +17,7 @@ from tercet.methods.promise import UNKNOWN, WholeThird, observe, promise
 from tercet.methods.run import Run, Settings
 from tercet.methods.sigma import Evidence, Miss
 from tercet.methods.state import Expansion, Memory, escape_step, restore_run, run_state
+from tercet.model import length
 from tercet.objectives.counting import CountedPoint
 from tercet.records import Certificate, Forecast, Matrix, Sizes, Status, Step, Vector
 from tercet.result import Row
@@ -134,7 +135,7 @@ class Line:
         rule, n = self.settings.sizes, self.run.n
         while rule.nested and self.memory.sizes.value < n and self.finite():
             assert self.point is not None
-            if np.linalg.norm(self.point.gradient()) <= self.run.tolerances.eps1:
+            if length(self.point.gradient()) <= self.run.tolerances.eps1:
                 self.memory.blur = np.inf  # this sample has nothing more to teach
             sizes = self.next_sizes()
             if sizes == self.memory.sizes:
@@ -174,7 +175,7 @@ class Line:
     def finite(self) -> bool:
         """f and g are finite at x."""
         assert self.here is not None
-        return bool(np.isfinite(self.here.value.value()) and np.all(np.isfinite(self.here.first.gradient())))
+        return bool(np.isfinite(self.here.value.value()) and np.isfinite(self.here.first.gradient()).all())
 
     def stop(self) -> Status | None:
         """The stop test at x: not finite, stuck, or certified. A gradient that is small enough asks for the rest."""
@@ -191,7 +192,7 @@ class Line:
             return Status.NOISE if self.memory.noisy else Status.ROUNDING
         if self.here.first.terms < self.run.n or self.settings.sizes.replacement:
             return None
-        if np.linalg.norm(self.here.first.gradient()) > self.run.tolerances.eps1 or self.escape is not None:
+        if length(self.here.first.gradient()) > self.run.tolerances.eps1 or self.escape is not None:
             return None
         if self.run.tolerances.order >= 2 and self.unfinished():
             return None
@@ -213,10 +214,12 @@ class Line:
             self.restart()
             return None
         self.memory.certificate = certificate
-        self.memory.escape_sigma = self.settings.sigma.first().third
         if certificate.holds:
             return Status.CERTIFIED
-        return Status.NOT_CERTIFIED if self.escape is None else None
+        if self.escape is None:
+            return Status.NOT_CERTIFIED
+        self.memory.escape_sigma = self.escape.most(self.settings.sigma.first().third)
+        return None
 
     def worse_than_start(self) -> bool:
         """Sampled phases do not look at the full objective, so where they led has to be compared with x0 once."""
@@ -235,36 +238,34 @@ class Line:
 
     # model and solve ------------------------------------------------------------------------------------------------
 
-    def price(self) -> float:
-        """The fraction of the terms that a third-derivative product may cost: more when a quadratic explains less."""
+    def bends(self) -> bool:
+        """Whether a third derivative is worth buying: always where T is formed, else when a quadratic left too much."""
         if self.settings.order < 3 or self.settings.worth == 0:
-            return 0.0
-        if self.run.forms_third:
-            return 1.0
-        return 1.0 if self.memory.unexplained >= 1.0 / self.settings.worth else 0.0
+            return False
+        return self.run.forms_third or self.memory.unexplained >= 1.0 / self.settings.worth
 
-    def regularization(self, price: float) -> Regularization:
+    def regularization(self, bends: bool) -> Regularization:
         """sigma and radius as they stand."""
         c = self.memory.control
-        return Regularization(c.second, c.third, self.settings.power, c.radius, price)
+        return Regularization(c.second, c.third, self.settings.power, c.radius, bends)
 
     def quadratic_step(self) -> Step:
         """The step that no third derivative is bought for."""
         assert self.here is not None
-        return self.here.workspace.solve(self.regularization(0.0))
+        return self.here.workspace.solve(self.regularization(False))
 
     def solve(self) -> Step:
         """The step of the model, or along the escape direction. Steps that no model can vouch for are not tried."""
         assert self.here is not None
         if self.escape is not None:
             return escape_step(self.escape, self.memory.escape_sigma, self.here.first.gradient())
-        step = self.here.workspace.solve(self.regularization(self.price()))
+        step = self.here.workspace.solve(self.regularization(self.bends()))
         for _ in range(60):
             if self.trusted(step):
                 break
             c = self.memory.control
             self.memory.control = replace(c, second=10 * c.second, third=10 * c.third)
-            step = self.here.workspace.solve(self.regularization(self.price()))
+            step = self.here.workspace.solve(self.regularization(self.bends()))
         return step
 
     def trusted(self, step: Step) -> bool:
@@ -313,10 +314,7 @@ class Line:
         if not self.consistent():
             return not rounding
         g = trial.gradient()
-        return bool(
-            np.all(np.isfinite(g))
-            and not (rounding and np.linalg.norm(g) >= np.linalg.norm(self.here.first.gradient()))
-        )
+        return bool(np.isfinite(g).all()) and not (rounding and length(g) >= length(self.here.first.gradient()))
 
     def consistent(self) -> bool:
         """f and g are averages over the same terms, so that a new gradient can be compared with the forecast."""
@@ -334,10 +332,10 @@ class Line:
             return Miss(after - (f - forecast.decrease) - noise, slope)
 
         if compare:
-            left = float(np.linalg.norm(trial.gradient() - step.second.gradient))
-            self.memory.unexplained = left / max(float(np.linalg.norm(self.here.first.gradient())), 1e-300)
+            left = length(trial.gradient() - step.second.gradient)
+            self.memory.unexplained = left / max(length(self.here.first.gradient()), 1e-300)
         third = None if step.third is None else miss(step.third)
-        return Evidence(ratio, accepted, float(np.linalg.norm(step.s)), self.settings.power, miss(step.second), third)
+        return Evidence(ratio, accepted, length(step.s), self.settings.power, miss(step.second), third)
 
     def allowance(self, step: Step) -> float:
         """By how much sampling error alone lets f miss the forecast; that much is not held against the model.
@@ -347,7 +345,7 @@ class Line:
         """
         assert self.here is not None
         self.measure_noise(step)
-        deviation = float(np.linalg.norm(self.sampling_errors(self.here.first) @ step.s))
+        deviation = length(self.sampling_errors(self.here.first) @ step.s)
         bias = self.memory.blur * step.forecast.decrease
         return 2.0 * (deviation + (bias if np.isfinite(bias) else 0.0))
 
@@ -362,7 +360,7 @@ class Line:
             m.control = replace(m.control, radius=0.5 * evidence.length)
         elif not noise:
             m.control = self.settings.sigma.next(m.control, evidence)
-        if evidence.length <= EPS * float(np.linalg.norm(self.x)):
+        if evidence.length <= EPS * max(length(self.x), 1e-140):  # at x = 0 before |s|^2 underflows
             m.stuck, m.noisy = PATIENCE, not self.consistent()
         elif m.noisy or rounding:
             m.stuck += 1
@@ -379,20 +377,20 @@ class Line:
         For g from the sampled terms; for B and T the size of the derivative along the step stands in.
         """
         assert self.here is not None
-        length, first = max(float(np.linalg.norm(step.s)), 1e-150), self.here.first
+        r, first = max(length(step.s), 1e-150), self.here.first
         self.memory.blur = self.blur(first)
-        bend = 0.0 if step.third is None else 2 * float(np.linalg.norm(step.third.gradient - step.second.gradient))
+        bend = 0.0 if step.third is None else 2 * length(step.third.gradient - step.second.gradient)
         self.memory.spreads = (
             float(np.sqrt(np.sum(self.sampling_errors(first) ** 2) * first.terms)),
-            float(np.linalg.norm(step.second.gradient - first.gradient())) / length,
-            bend / length**2,
+            length(step.second.gradient - first.gradient()) / r,
+            bend / r**2,
         )
 
     def learn_escape(self, step: Step, accepted: bool, rounding: bool) -> None:
         """A shorter step along the escape direction next time, until it is too short to show in f."""
         m, first = self.memory, self.settings.sigma.first()
         if accepted:
-            m.control = replace(first, radius=2 * float(np.linalg.norm(step.s)))
+            m.control = replace(first, radius=2 * length(step.s))
             m.stuck = 0
         elif rounding:
             self.escape, m.hopeless = None, True
@@ -401,24 +399,24 @@ class Line:
     def move(self, step: Step, trial: CountedPoint) -> None:
         """x + s is the new x; its value is known, and its derivatives are taken when asked for."""
         self.x, self.point, self.here, self.escape = self.x + step.s, trial, None, None
-        self.memory.length = float(np.linalg.norm(step.s))
+        self.memory.length = length(step.s)
         self.memory.certificate = None
 
     def row(self, step: Step, f: float, ratio: float, accepted: bool) -> Row:
         """What an observer sees of this iteration."""
         assert self.here is not None
-        how = self.regularization(0.0)
+        how = self.regularization(False)
         meets = self.here.workspace.meets(step, how) if self.escape is None else (None, None, None)
         self.variances = observe(self.settings.sizes, self.here)
         sure = promise(self.settings.sizes, self.memory.sizes, self.run.n, self.run.d, self.here, step, self.variances)
         return Row(
             iteration=self.memory.iteration,
             f=f,
-            gradient_norm=float(np.linalg.norm(self.here.first.gradient())),
+            gradient_norm=length(self.here.first.gradient()),
             sigma=step.sigma,
             ratio=ratio,
             accepted=accepted,
-            step_norm=float(np.linalg.norm(step.s)),
+            step_norm=length(step.s),
             sizes=self.memory.sizes,
             inner=step.inner,
             third=step.third is not None,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Protocol
 
 import numpy as np
+
+from tercet.model import power_of
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,11 @@ class Miss:
 
     def estimate(self, length: float, power: int) -> float:
         """The signed sigma that would have made the model exact: p (f+ - phi)/|s|^p, or the same from the gradients."""
-        with np.errstate(over="ignore"):
-            scale = float(np.float64(length) ** power)
+        scale = power_of(length, power)
         if scale == 0.0:
             return 0.0
         candidates = (power * self.value / scale, self.slope / scale, 0.0)
-        return float(np.nanmax([c if np.isfinite(c) else np.nan for c in candidates]))
+        return max(c for c in candidates if isfinite(c))
 
 
 @dataclass(frozen=True)

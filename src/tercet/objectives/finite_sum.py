@@ -85,7 +85,7 @@ class FiniteSum:
             shape = self.shape_of_loss(jax, lambda x: self.loss(unravel(x), *example), start, dtype)
             if getattr(shape, "shape", None) != ():
                 raise ValueError(f"FiniteSum(loss=...): loss returns {shape}, but one scalar per example is needed.")
-            return data, ChunkedKernels(jax, lambda x, *e: self.loss(unravel(x), *e), self.chunk)
+            return data, ChunkedKernels(jax, lambda x, *e: self.loss(unravel(x), *e), self.chunk, start.size)
 
 
 def as_precision(leaf: Any, dtype: np.dtype[Any]) -> Any:
@@ -98,10 +98,10 @@ class ChunkedKernels:
     """Compiled sums over index lists: value, group gradients, Hessian and products, one compilation each.
 
     The index list always has the length of the padded data; how many of its chunks count is an argument, so that a
-    growing sample compiles nothing new.
+    growing sample compiles nothing new. Hessians take smaller chunks, whose d columns stay in the cache.
     """
 
-    def __init__(self, jax: Any, loss: Callable[..., Any], chunk: int):
+    def __init__(self, jax: Any, loss: Callable[..., Any], chunk: int, d: int):
         np_ = jax.numpy
 
         def chunk_sum(x: Any, batch: Any, mask: Any) -> Any:
@@ -125,7 +125,7 @@ class ChunkedKernels:
             zero = np_.zeros(V.shape[1], dtype=x.dtype)
             return jax.jacfwd(jax.hessian(lambda z: chunk_sum(x + V @ z, batch, mask)))(zero)
 
-        def summed(part: Callable[..., Any], shape: Callable[..., tuple[int, ...]]) -> Callable[..., Any]:
+        def summed(part: Callable[..., Any], shape: Callable[..., tuple[int, ...]], chunk: int = chunk) -> Any:
             def total(x: Any, data: Any, rows: Any, m: Any, *more: Any) -> Any:
                 def body(k: Any, acc: Any) -> Any:
                     place = k * chunk + np_.arange(chunk)
@@ -140,10 +140,17 @@ class ChunkedKernels:
 
         self.value = summed(chunk_sum, lambda x: ())
         self.groups = summed(grouped, lambda x: (GROUPS, x.shape[0]))
-        self.hessian = summed(jax.hessian(chunk_sum), lambda x: (x.shape[0], x.shape[0]))
+        self.hessian = summed(jax.hessian(chunk_sum), lambda x: (x.shape[0], x.shape[0]), small_chunk(chunk, d))
         self.hvp = summed(hvp, lambda x, v: x.shape)
         self.tvp = summed(tvp, lambda x, u, v: x.shape)
         self.tensor = summed(tensor, lambda x, V: (V.shape[1],) * 3)
+
+
+def small_chunk(chunk: int, d: int) -> int:
+    """The chunk halved, while it can be, until d columns of it are no more than some 16,000 numbers."""
+    while chunk % 2 == 0 and chunk > GROUPS and chunk * d > 1 << 14:
+        chunk //= 2
+    return chunk
 
 
 @dataclass(frozen=True, eq=False)

@@ -378,8 +378,17 @@ class CallPoint:
         """third f(x) over the columns of V."""
         if self.has("third"):
             return np.einsum("abc,ai,bj,ck->ijk", self.tensor, V, V, V, optimize=True)
-        T = tensor_from_products(self.third_product, V)
+        made = self.has("hess") and not self.has("tvp")
+        T = self.tensor_from_hessians(V) if made else tensor_from_products(self.third_product, V)
         return (T + T.transpose(1, 2, 0) + T.transpose(2, 0, 1)) / 3  # differences are symmetric only in part
+
+    def tensor_from_hessians(self, V: Matrix) -> Tensor:
+        """The same from central differences of Hessians, two for each column; products would take two for each pair."""
+        d, h = self.objective.d, EPS ** (1 / 3) * max(1.0, float(np.linalg.norm(self.x)))
+        self.made["hessian"] += 2 * V.shape[1]
+        pairs = [[self.ask("hess", self.x + sign * h * v, shape=(d, d)) for sign in (1.0, -1.0)] for v in V.T]
+        T = np.stack([V.T @ ((up - down) / (2 * h)) @ V for up, down in pairs])
+        return (T + T.transpose(0, 2, 1)) / 2
 
     def memento(self) -> dict[str, Any]:
         """Nothing: the point stands alone."""

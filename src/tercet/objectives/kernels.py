@@ -38,18 +38,18 @@ def csr_weigh(data: Any, indices: Any, indptr: Any, rows: Any, c: Any, labels: A
 
 @numba.njit(cache=True)
 def csr_gram(data: Any, indices: Any, indptr: Any, rows: Any, c: Any, B: Any) -> None:
-    """Add the upper triangle of A' diag(c) A to the flat B, for rows with sorted columns; c = 0 costs nothing."""
+    """Add the lower triangle of A' diag(c) A to the flat B, for rows with sorted columns; c = 0 costs nothing."""
     d = np.uint64(np.sqrt(len(B)))
     for q in range(len(c)):
         w = c[q]
         if w == 0.0:
             continue
         i = rows[q] if len(rows) else q
-        end = np.uint64(indptr[i + 1])
-        for j in range(np.uint64(indptr[i]), end):
-            a, start = w * data[j], np.uint64(indices[j]) * d
-            for k in range(j, end):
-                B[start + np.uint64(indices[k])] += a * data[k]
+        start = np.uint64(indptr[i])
+        for j in range(start, np.uint64(indptr[i + 1])):
+            a, line = w * data[j], np.uint64(indices[j]) * d
+            for k in range(start, j + np.uint64(1)):
+                B[line + np.uint64(indices[k])] += a * data[k]
 
 
 @numba.njit(cache=True)
@@ -82,22 +82,17 @@ def bend(As: Any, second: Any, third: Any, straight: float) -> int:
 
 
 @numba.njit(cache=True)
-def sigmoid_squares(order: int, z: Any, y: Any, tails: Any) -> None:
-    """l^(order) of the sigmoid's squared error in place of `tails` = exp(-|z|); see `losses.SigmoidSquares`."""
-    for i in range(len(z)):
-        small = tails[i] / (1.0 + tails[i])
-        P, Q = 1.0 / (1.0 + tails[i]), small
-        positive = y[i] == 1.0
-        if (z[i] >= 0.0) == positive:
-            P, Q = Q, P
+def sigmoid_squares(order: int, tails: Any, y: Any, out: Any) -> None:
+    """l^(order) of the sigmoid's squared error from `losses.SigmoidSquares.pack`, in one pass without branches."""
+    for i in range(len(tails)):
+        tail = abs(tails[i])
+        high = 1.0 / (1.0 + tail)
+        low = tail * high
+        P, Q = (high, low) if np.copysign(1.0, tails[i]) < 0.0 else (low, high)  # -0.0 is a tail, too
         if order == 0:
-            tails[i] = 0.5 * P * P
-            continue
-        base = P * P * Q
-        sign = -1.0 if positive else 1.0
-        if order == 1:
-            tails[i] = sign * base
+            out[i] = 0.5 * P * P
         elif order == 2:
-            tails[i] = base * (2.0 * Q - P)
+            out[i] = P * P * Q * (2.0 * Q - P)
         else:
-            tails[i] = sign * base * (4.0 * Q * Q - 7.0 * P * Q + P * P)
+            odd = (1.0 - 2.0 * y[i]) * P * P * Q
+            out[i] = odd if order == 1 else odd * (4.0 * Q * Q - 7.0 * P * Q + P * P)

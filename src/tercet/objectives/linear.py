@@ -92,8 +92,10 @@ class LinearPoint:
 
     @cached_property
     def z(self) -> Vector:
-        """The margins Ax: one product with A for the value and all derivatives."""
-        return self.view.table.times(self.x)
+        """The margins Ax, as the loss wants them: one product with A for the value and all derivatives."""
+        view = self.view
+        z = view.table.times(self.x) if np.any(self.x) else np.zeros(self.terms)
+        return view.loss.pack(z, view.y) if view.compiled and hasattr(view.loss, "pack") else z
 
     def forget(self) -> None:
         """Let go of the margins; they are made again when they are needed."""

@@ -21,7 +21,8 @@ Four = tuple[Vector, Vector, Vector, Vector]
 class Loss(Protocol):
     """A scalar loss of a margin and a target, and its derivatives in the margin.
 
-    A loss that also has `part(order, z, y, compiled)` is asked for one derivative at a time.
+    A loss that also has `part(order, z, y, compiled)` is asked for one derivative at a time; one that also has
+    `pack(z, y)` is then given what that made of the margins, once for all orders, where it may use compiled code.
     """
 
     def derivatives(self, z: Vector, y: Vector) -> Four:
@@ -67,17 +68,21 @@ class SigmoidSquares:
             return base * (2.0 * Q - P)
         return sign * base * (1.0 if order == 1 else 4.0 * Q * Q - 7.0 * P * Q + P * P)
 
+    def pack(self, z: Vector, y: Vector) -> Vector:
+        """exp(-|z|), negative where z has the wrong sign for y: all that the compiled formulas need."""
+        tails = np.abs(z)
+        np.exp(np.negative(tails, out=tails), out=tails)
+        return np.copysign(tails, (2.0 * y - 1.0) * z, out=tails)
+
     def part(self, order: int, z: Vector, y: Vector, compiled: bool = False) -> Vector:
-        """l^(order) alone."""
+        """l^(order) alone; compiled, from packed margins."""
         if not compiled:
             return self.plain(order, z, y)
         from tercet.objectives.kernels import sigmoid_squares
 
-        tails = np.abs(z)
-        np.negative(tails, out=tails)
-        np.exp(tails, out=tails)
-        sigmoid_squares(order, z, y, tails)
-        return tails
+        out = np.empty_like(z)
+        sigmoid_squares(order, z, y, out)
+        return out
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tercet.records import Matrix, Rows, Vector
 
 GROUPS = 16  # a sampled gradient's covariance is estimated from this many groups of rows
 BLOCK = 1 << 20  # bytes of a dense block that is gathered at once
-COPIED = 0.1  # samples up to this fraction of the rows are copied
+COPIED = 1 / 3  # samples up to this fraction of the rows are copied
 NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 UNLABELED: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
@@ -196,8 +196,8 @@ class SparseTable:
         d = self.shape[1]
         flat = np.zeros(d * d)
         csr_gram(self.A.data, self.A.indices, self.A.indptr, self.rows, c, flat)
-        upper = flat.reshape(d, d)
-        B = upper + upper.T
+        lower = flat.reshape(d, d)
+        B = lower + lower.T
         B[np.diag_indices(d)] *= 0.5
         return B
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -18,11 +18,15 @@ class Draws:
     seed: int
     replacement: bool = False
 
+    order: Rows = field(init=False)  # the shuffled order, as far as it was asked for
+
+    def __post_init__(self) -> None:
+        self.order = np.empty(0, dtype=np.int32 if self.n < 2**31 else np.int64)  # int32: half the memory
+
     @cached_property
-    def order(self) -> Rows:
-        """All rows, shuffled once."""
-        narrow = np.int32 if self.n < 2**31 else np.int64  # half the memory
-        return np.random.default_rng([self.seed, 0]).permutation(np.arange(self.n, dtype=narrow))
+    def shuffler(self) -> np.random.Generator:
+        """The stream of the shuffled order."""
+        return np.random.default_rng([self.seed, 0])
 
     @cached_property
     def rng(self) -> np.random.Generator:
@@ -30,8 +34,27 @@ class Draws:
         return np.random.default_rng([self.seed, 1])
 
     def beginning(self, m: int) -> Rows | None:
-        """The first m rows of the shuffled order; None for all rows."""
-        return None if m >= self.n else self.order[:m]
+        """The first m rows of the shuffled order; None for all rows. A small m costs little, however large n is."""
+        if m >= self.n:
+            return None
+        while len(self.order) < m:
+            self.extend()
+        return self.order[:m]
+
+    def extend(self) -> None:
+        """Twice the rows, the new ones drawn from those that are not among them yet; in the end all the others.
+
+        With the rows so far r_0 < r_1 < ..., the t-th of the others is t + j, j being the number of r_i - i <= t.
+        """
+        known = np.sort(self.order)
+        if 16 * len(known) >= self.n:
+            others = np.ones(self.n, dtype=bool)
+            others[known] = False
+            new = self.shuffler.permutation(np.flatnonzero(others))
+        else:
+            t = self.shuffler.choice(self.n - len(known), min(max(1024, len(known)), self.n), replace=False)
+            new = t + np.searchsorted(known - np.arange(len(known)), t, side="right")
+        self.order = np.concatenate([self.order, new.astype(known.dtype)])
 
     def independent(self, m: int) -> Rows | None:
         """m rows, drawn afresh; None for all rows."""

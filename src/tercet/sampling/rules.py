@@ -184,10 +184,11 @@ class Progressive:
 
         1/2 tr((B + mu I)^-1 C),  C the covariance of the sampled gradient,
 
-    which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data. Samples
-    above a fifth of the data are passed over, because scattered rows take nearly as long as all rows in their order;
-    but a run that has taken more than `hard` iterations will take many more, and then it pays to grow in small steps,
-    each solved to a third of `kappa`.
+    which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data. A first
+    sample above a fifth of the data and later ones above a tenth, which serve for an iteration or two, are passed over,
+    because scattered rows have to be collected first, which takes nearly as long as all rows in their order.
+    A run that has taken more than `hard` iterations will take many more, and then it pays to grow by smaller steps, up
+    to a third of the data, each solved to a sixth of `kappa`.
     """
 
     multiple: float = 20.0
@@ -213,7 +214,7 @@ class Progressive:
     def next(self, outlook: Outlook) -> Sizes:
         """The same sample while it still teaches, else the next larger one."""
         m, hard = outlook.sizes.value, outlook.iteration > self.hard
-        kappa, factor, near = (self.kappa / 3, min(2.0, self.factor), 1.5) if hard else (self.kappa, self.factor, 5.0)
+        kappa, factor, near = (self.kappa / 6, min(2.0, self.factor), 3.0) if hard else (self.kappa, self.factor, 10.0)
         if m >= outlook.n or not (outlook.noisy or outlook.blur * kappa >= 1.0):
             return outlook.sizes
         return self.settle(ceil(factor * m), outlook.n, near)

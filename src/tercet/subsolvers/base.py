@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tercet.model import length
 from tercet.objectives.base import Point
 from tercet.records import Matrix, Meets, Step, Vector
 
@@ -26,15 +27,14 @@ class Taylor:
 class Regularization:
     """How far a step may go: sigma for the model without T and with it, the power p, and a bound on |s|.
 
-    `price` is the largest fraction of the terms that a third-derivative product may evaluate to be worth buying at
-    this iteration: 0 buys none, 1 buys any.
+    `bends` says whether a third derivative may be bought for this step.
     """
 
     second: float
     third: float
     power: int = 4
     radius: float = np.inf
-    price: float = 1.0
+    bends: bool = True
 
 
 class Workspace(Protocol):
@@ -64,7 +64,7 @@ class Subsolver(Protocol):
 
 def meets_first(gradient: Vector, s: Vector, theta: float) -> bool:
     """chi_{m,1}(s) <= theta |s|^3 (Condition 2, i = 1)."""
-    return bool(np.linalg.norm(gradient) <= theta * np.linalg.norm(s) ** 3)
+    return length(gradient) <= theta * length(s) ** 3
 
 
 def check_positive(call: str, name: str, value: float) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tercet.criticality import third_order_measure
-from tercet.model import DenseModel, Regularizer, add_third
+from tercet.model import DenseModel, Regularizer, add_third, length
 from tercet.records import Forecast, Matrix, Meets, Step, Tensor, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
 from tercet.subsolvers.newton import minimize_model
@@ -76,7 +76,7 @@ class SpectralWorkspace:
         g, point = self.taylor.g, self.taylor.third
         s = self.plain_step(how)
         plain = Step(s, self.forecast(s), None, 1, how.second)
-        if point is None or not how.price > 0 or point.third_square_price(s) > how.price * point.terms:
+        if point is None or not how.bends:
             return plain
         for bought in range(1, self.settings.products + 1):
             bend = point.third_square(s)
@@ -91,7 +91,7 @@ class SpectralWorkspace:
         if step.third:
             return None, None, None
         gradient = step.second.gradient + Regularizer(how.second, how.power).gradient(step.s)
-        r = float(np.linalg.norm(step.s))
+        r = length(step.s)
         lowest = how.second * r ** (how.power - 2) - self.tridiagonal.floor  # hess m >= B + sigma |s|^(p-2) I
         return meets_first(gradient, step.s, self.settings.theta), -lowest <= self.settings.theta * r * r, None
 
@@ -109,8 +109,8 @@ class SpectralWorkspace:
 def limited(before: Vector, after: Vector, first: bool) -> Vector:
     """The corrected step, no further from the uncorrected one than half its length: T[s_2]^2 says nothing beyond."""
     change = after - before
-    room, length = 0.5 * float(np.linalg.norm(before)), float(np.linalg.norm(change))
-    return before + change * (room / length) if first and length > room else after
+    room, far = 0.5 * length(before), length(change)
+    return before + change * (room / far) if first and far > room else after
 
 
 @dataclass(eq=False)
@@ -129,7 +129,7 @@ class FormedWorkspace:
     def solve(self, how: Regularization) -> Step:
         """A local minimizer of the whole model within the radius, on the branch of s = 0."""
         g, B = self.taylor.g, self.taylor.second.hessian()
-        T, sigma = (self.T, how.third) if how.price > 0 else (None, how.second)
+        T, sigma = (self.T, how.third) if how.bends else (None, how.second)
         model = DenseModel(g, B, T, Regularizer(sigma, how.power))
         s, inner = minimize_model(model, self.settings.theta, self.settings.relative, how.radius)
         Bs = B @ s
@@ -141,7 +141,7 @@ class FormedWorkspace:
         s, theta = step.s, self.settings.theta
         T = self.T if step.third else None
         model = DenseModel(self.taylor.g, self.taylor.second.hessian(), T, Regularizer(step.sigma, how.power))
-        r = float(np.linalg.norm(s))
+        r = length(s)
         values, basis = np.linalg.eigh(model.hessian(s))
         kernel = basis[:, np.abs(values) <= max(1e-8, theta * r * r)]
         chi3 = third_order_measure(restrict(model.third_tensor(s), kernel))

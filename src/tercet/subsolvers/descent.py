@@ -65,7 +65,7 @@ class DescentWorkspace:
 
     def solve(self, how: Regularization) -> Step:
         """The last point of the descent, which is the lowest."""
-        third = self.taylor.third if how.price > 0 else None
+        third = self.taylor.third if how.bends else None
         sigma = how.second if third is None else how.third
         product = None if third is None else third.third_product
         model = ProductModel(self.taylor.g, self.taylor.second.hessian_product, product, Regularizer(sigma, how.power))

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tercet.model import Regularizer, add_third
+from tercet.model import Regularizer, add_third, length
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
 from tercet.subsolvers.dense import limited
 from tercet.subsolvers.spectral import Tridiagonal, regularized_step
 
+CAUTION = 20.0  # where the model bends down, the shift of a step is this many times what would hold it up
 REORTHOGONAL = 200_000  # entries of a basis that is made orthogonal again at each step; a larger one only locally
 
 
@@ -22,6 +23,9 @@ class Krylov:
     Lanczos vectors V give the tridiagonal T = V'BV, and the residual of a step Vz is the last entry of z times the next
     off-diagonal of T: each new vector costs one product with B and no more. The third derivative enters through one
     product, as in `Dense`, over the same space.
+
+    Once there is a radius, a space in which B is not positive definite is not enlarged, and the step is a cautious one:
+    among very many terms the exact minimizer spends its whole length on the few that bend down, and f falls little.
     """
 
     theta: float = 100.0
@@ -54,22 +58,22 @@ class KrylovWorkspace:
         rest = g if not self.V else self.rest
         if rest is None or len(self.V) >= min(self.settings.vectors, len(g)):
             return False
-        length = float(np.linalg.norm(rest))
-        v = rest / length
+        size = length(rest)
+        v = rest / size
         if self.V:
-            self.off.append(length)
+            self.off.append(size)
         self.V.append(v)
         w = self.taylor.second.hessian_product(v)
-        size = float(np.linalg.norm(w))
+        image = length(w)
         self.diag.append(float(v @ w))
         w = w - self.diag[-1] * v
         if len(self.V) > 1:
-            w -= length * self.V[-2]
+            w -= size * self.V[-2]
         if len(self.V) * len(g) <= REORTHOGONAL:
             basis = np.stack(self.V)
             for _ in range(2):  # twice is enough (Kahan, Parlett)
                 w -= (basis @ w) @ basis
-        self.rest = w if float(np.linalg.norm(w)) > 1e-12 * size else None
+        self.rest = w if length(w) > 1e-12 * image else None
         return True
 
     @property
@@ -84,16 +88,22 @@ class KrylovWorkspace:
             s += a * v
         return s
 
+    def cautious(self, how: Regularization) -> bool:
+        """Whether the model bends down in this space, and a radius says how far that can be trusted."""
+        return bool(np.isfinite(how.radius)) and self.tridiagonal.floor > 0.0
+
     def minimize(self, how: Regularization) -> tuple[Vector, float]:
         """The coordinates z of the minimizer over a space that is large enough, and its shift."""
-        norm = float(np.linalg.norm(self.taylor.g))
+        norm = length(self.taylor.g)
         while True:
             c = np.zeros(len(self.V))
             c[:1] = norm
             if len(c):
+                if self.cautious(how):
+                    return cautious_step(self.tridiagonal, c, how)
                 z, shift = regularized_step(self.tridiagonal, c, how.second, how.power, how.radius)
-                left = 0.0 if self.rest is None else float(np.linalg.norm(self.rest)) * abs(float(z[-1]))
-                r = float(np.linalg.norm(z))
+                left = 0.0 if self.rest is None else length(self.rest) * abs(float(z[-1]))
+                r = length(z)
                 if left <= max(min(self.settings.relative * norm, self.settings.theta * r**3), 1e-14 * norm):
                     return z, shift
             if not self.extend():
@@ -108,11 +118,11 @@ class KrylovWorkspace:
         z, _ = self.minimize(how)
         s = self.combine(z)
         plain = Step(s, self.forecast(z), None, len(self.V) - before, how.second)
-        if point is None or not how.price > 0 or point.third_square_price(s) > how.price * point.terms:
+        if point is None or not how.bends or self.cautious(how):
             return plain
         bend = point.third_square(s)
         c = 0.5 * np.array([float(v @ bend) for v in self.V])
-        c[0] += float(np.linalg.norm(g))
+        c[0] += length(g)
         z = limited(z, regularized_step(self.tridiagonal, c, how.third, how.power, how.radius)[0], True)
         s, second = self.combine(z), self.forecast(z)
         third = add_third(second, s, bend)
@@ -121,14 +131,11 @@ class KrylovWorkspace:
     def forecast(self, z: Vector) -> Forecast:
         """g's + 1/2 s'Bs and its gradient g + Bs at s = Vz; BV = VT and, beyond the last vector, the rest."""
         T, g = self.tridiagonal, self.taylor.g
-        Tz = T.diag * z
-        if len(z) > 1:
-            Tz[:-1] += T.off * z[1:]
-            Tz[1:] += T.off * z[:-1]
+        Tz = T.times(z)
         Bs = self.combine(Tz)
         if self.rest is not None:
             Bs += float(z[-1]) * self.rest
-        return Forecast(-(float(np.linalg.norm(g)) * float(z[0]) + 0.5 * float(z @ Tz)), g + Bs)
+        return Forecast(-(length(g) * float(z[0]) + 0.5 * float(z @ Tz)), g + Bs)
 
     def meets(self, step: Step, how: Regularization) -> Meets:
         """The first condition for the quadratic model; the others would take products."""
@@ -140,3 +147,25 @@ class KrylovWorkspace:
     def blur(self, errors: Matrix) -> float | None:
         """None: B is not factored."""
         return None
+
+
+def cautious_step(T: Tridiagonal, c: Vector, how: Regularization) -> tuple[Vector, float]:
+    """The lower of two points: the minimizers of c'z + 1/2 z'Tz along -(T + mu I)^-1 c and along -c.
+
+    mu = 20 |lambda_min| lets all directions of the gradient take part; -c leads to the Cauchy point. Both go no further
+    than the radius, and not beyond where the regularized model is no longer negative:
+
+        c'z + 1/2 z'Tz + sigma/p |z|^p = 0
+    """
+    shift, p = CAUTION * T.floor, how.power
+
+    def furthest(z: Vector) -> tuple[float, Vector]:
+        u = z / length(z)
+        slope, curvature = float(c @ u), float(u @ T.times(u))
+        # That equation over t = |z| is the one of a minimizer with half the curvature and sigma / p.
+        half = Tridiagonal(np.array([0.5 * curvature]), np.zeros(0))
+        t = float(regularized_step(half, np.array([slope]), how.second / p, p, how.radius)[0][0])
+        t = min(t, -slope / curvature) if curvature > 0.0 else t
+        return t * slope + 0.5 * t * t * curvature, t * u
+
+    return min(map(furthest, (-T.solver(shift - T.floor)(c), -c)), key=lambda found: found[0])[1], shift

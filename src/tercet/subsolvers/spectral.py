@@ -7,13 +7,12 @@ trial of a mu costs a tridiagonal solve.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from math import sqrt
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from tercet.model import power_of
+from tercet.model import length, power_of
 from tercet.records import Matrix, Vector
 
 EPS = float(np.finfo(float).eps)
@@ -50,6 +49,14 @@ class Tridiagonal:
         columns[1:] = lapack().dormqr("L", trans, self.reflectors, self.tau, columns[1:], work)[0]
         return columns if v.ndim == 2 else columns[:, 0]
 
+    def times(self, z: Vector) -> Vector:
+        """Tz."""
+        Tz = self.diag * z
+        if len(z) > 1:
+            Tz[:-1] += self.off * z[1:]
+            Tz[1:] += self.off * z[:-1]
+        return Tz
+
     @cached_property
     def bound(self) -> float:
         """A number that no |eigenvalue| exceeds."""
@@ -63,10 +70,8 @@ class Tridiagonal:
         """max(0, -lambda_min), the smallest shift that leaves no negative curvature."""
         if lapack().dpttrf(self.diag, self.off)[2] == 0:
             return 0.0
-        import scipy.linalg
-
-        off = self.off[: len(self.diag) - 1]
-        return max(0.0, -float(scipy.linalg.eigvalsh_tridiagonal(self.diag, off, "i", (0, 0))[0]))
+        first = lapack().dstebz(self.diag, self.off, 2, 0.0, 1.0, 1, 1, 0.0, "E")[1][0]  # 2: by number, from 1 to 1
+        return max(0.0, -float(first))
 
     def lowest(self) -> Vector:
         """The eigenvector of lambda_min."""
@@ -96,6 +101,7 @@ class Tridiagonal:
         return float(np.sum(errors * solve(errors)))
 
 
+@cache
 def lapack() -> Any:
     """scipy.linalg.lapack, imported when a matrix is first factored."""
     import scipy.linalg.lapack
@@ -122,11 +128,6 @@ def regularized_step(T: Tridiagonal, c: Vector, sigma: float, power: int, radius
             guess = sigma * power_of(r, power - 2)  # the shift where the regularizer hardly acts
     s, rise = secular(T, c, guess, sigma, power, radius)
     return lengthen(T, s, target(T.floor + rise, sigma, power, radius)), T.floor + rise
-
-
-def length(v: Vector) -> float:
-    """|v|; for short vectors faster than NumPy's general norm."""
-    return sqrt(v @ v)
 
 
 def target(mu: float, sigma: float, power: int, radius: float) -> float:
