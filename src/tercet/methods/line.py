@@ -140,8 +140,11 @@ class Line:
             sizes = self.next_sizes()
             if sizes == self.memory.sizes:
                 return
+            self.here = None  # with all that it holds of the old sample
             self.point = self.run.view(self.draws.beginning(sizes.value)).at(self.x, self.point)
             self.memory.sizes, self.memory.blur = sizes, 0.0
+            if sizes.value >= n:
+                self.run.leave()
             self.here = self.expansion(self.point, self.point, self.point)
 
     def next_sizes(self) -> Sizes:

@@ -74,11 +74,15 @@ class Run:
         self.dense, self.forms_third = self.raw.dense, self.raw.forms_third
 
     def view(self, rows: Rows | None) -> CountedView:
-        """The nested sample of these rows, gathered once; all terms and the latest sample are kept."""
+        """The nested sample of these rows, gathered once; all terms and the latest sample are kept until `leave`."""
         slot, size = ("all", self.n) if rows is None else ("sample", len(rows))
         if slot not in self._views or self._views[slot][0] != size:
             self._views[slot] = (size, self.objective.over(rows))
         return self._views[slot][1]
+
+    def leave(self) -> None:
+        """Let go of the sample: it is not asked for again."""
+        self._views.pop("sample", None)
 
     @cached_property
     def start(self) -> CountedPoint:
