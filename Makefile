@@ -3,7 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check setup bench bench-quick bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-theory clean
+.PHONY: demo test check docs setup bench bench-quick docs: setup
+	$(VENV)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
+
+bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors bench-theory clean
 
 setup: $(VENV)/.ready
 
@@ -24,7 +28,7 @@ check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-bench-mgh bench-degenerate bench-a9a bench-paper bench-reader: bench-%: setup
+bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors: bench-%: setup
 	$(RUN) -m benchmarks.$*
 
 bench-theory: setup
@@ -40,4 +44,4 @@ bench-quick: setup
 	$(RUN) -m benchmarks.speed --quick
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo docs/_build

@@ -181,7 +181,7 @@ def report(fit: Fit, calls: dict[str, Any], total: tercet.FiniteSum, seeds: int)
     assert g == B == 0.0 < T
     assert all(words[method][0] == "stays" for method in METHODS)
     assert all(run.fun < 0.9 * f0 for run in runs)
-    assert sum(run.success for run in runs) >= 0.9 * seeds
+    assert all(run.success for run in runs)
     return words, runs
 
 

@@ -23,6 +23,8 @@ from tercet.methods.sigma import SignedEstimate
 from tercet.objectives.functions import Function
 from tercet.records import Certificate
 
+__all__ = ["STM", "certify"]
+
 PROBES = 40  # of the shift that makes a step as long as its regularizer says
 STARTS, POWERS = 8, 60  # of the power iteration for chi_3
 PATIENCE = 60  # rejections in a row, each of which at least halves the step, until it is below rounding

@@ -26,6 +26,8 @@ from tercet.objectives.functions import DENSE_LIMIT, CallObjective
 from tercet.records import Matrix, Status, Vector
 from tercet.result import Info, Result
 
+__all__ = ["Options", "Solver", "scr", "stm"]
+
 CODES = {  # 0 to 3 and 99 mean what they mean for SciPy's own methods
     Status.CERTIFIED: 0, Status.MAX_ITERATIONS: 1, Status.ROUNDING: 2, Status.NOT_FINITE: 3, Status.NOT_CERTIFIED: 4,
     Status.UNBOUNDED: 5, Status.MAX_SECONDS: 6, Status.FUNCTION_ERROR: 7, Status.INTERRUPTED: 8, Status.NOISE: 9,

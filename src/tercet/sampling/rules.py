@@ -137,7 +137,7 @@ class Adaptive:
 
     With the typical deviation D_i of one term's derivative from the mean, the sample error is D_i / sqrt(m), and the
     condition D / sqrt(m) <= kappa |s|^(4-i) gives m = (D / (kappa |s|^(4-i)))^2. The last step stands in for the
-    current one (notes, "What the paper leaves open").
+    current one, which the paper leaves open.
     """
 
     start: float = 0.05

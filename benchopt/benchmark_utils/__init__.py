@@ -1,0 +1,1 @@
+"""What the solvers of this benchmark share."""

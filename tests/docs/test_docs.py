@@ -1,0 +1,227 @@
+"""The documentation: its code runs, its links lead somewhere, every public name is in it, and it builds."""
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import io
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pytest
+
+import tercet
+from tercet.cli import parser
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)]
+OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples/README.md", ROOT / "benchopt/README.md"]
+NEEDS = {
+    "README.md": ["jax"],
+    "docs/get_started.md": ["jax"],
+    "docs/certificate.md": ["jax"],
+    "docs/examples.md": ["jax"],
+    "docs/adaptors.md": ["sklearn", "jax", "optimistix", "torch"],
+}
+LANGUAGES = {"python", "sh", "text", "math", "bibtex", "{toctree}", "{eval-rst}", "{include}"}
+EXTERNAL = {"https://benchopt.github.io"}  # they cannot be followed in a test; here they are seen
+PUBLIC = (
+    "tercet",
+    "tercet.theory",
+    "tercet.datasets",
+    "tercet.scipy",
+    "tercet.sklearn",
+    "tercet.optimistix",
+    "tercet.torch",
+)
+LIBRARIES = {"tercet.sklearn": "sklearn", "tercet.optimistix": "optimistix", "tercet.torch": "torch"}
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def fences(path):
+    """(language, text) of every fenced block."""
+    text = path.read_text(encoding="utf-8")
+    return re.findall(r"^```([^\n]*)\n(.*?)^```[ ]*$", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def blocks(path):
+    return [text for language, text in fences(path) if language == "python"]
+
+
+def public(module):
+    """The public names of a module with what they stand for."""
+    if module in LIBRARIES:
+        pytest.importorskip(LIBRARIES[module])
+    loaded = importlib.import_module(module)
+    return {name: getattr(loaded, name) for name in loaded.__all__}
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if blocks(p)], ids=name_of)
+def test_the_code_of_a_page_runs_from_its_top(path):
+    for library in NEEDS.get(name_of(path), []):
+        pytest.importorskip(library)
+    names = {"__name__": "page"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for k, text in enumerate(blocks(path)):
+            exec(compile(text, f"{name_of(path)}, block {k + 1}", "exec"), names)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_no_code_hides_under_another_language(path):
+    assert {language.split()[0] if language else "" for language, _ in fences(path)} <= LANGUAGES
+
+
+@pytest.mark.parametrize("path", [*PAGES, *OTHERS], ids=name_of)
+def test_links_in_markdown_lead_to_files_that_are_there(path):
+    prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "`code`", prose)):
+        link = urlsplit(target)
+        if link.scheme:
+            assert target in EXTERNAL
+            assert link.scheme == "https"
+            assert "." in link.netloc
+        elif link.path:
+            assert (path.parent / unquote(link.path)).exists(), target
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_says_what_it_is(module):
+    for name, thing in public(module).items():
+        assert inspect.getdoc(thing), name
+        assert inspect.getdoc(thing) != inspect.getdoc(object), name
+
+
+def options(command):
+    """All commands below a parser, each with its options."""
+    for action in command._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield name, [s for a in below._actions for s in a.option_strings if s not in ("-h", "--help")]
+                yield from options(below)
+
+
+def test_every_command_and_option_is_on_its_page():
+    text = (DOCS / "api" / "command.md").read_text(encoding="utf-8")
+    for command, names in options(parser()):
+        assert re.search(rf"`tercet (theory )?{command}\b|tercet {command} ", text), command
+        rows = [row for row in text.splitlines() if re.match(r"\| `-", row)]
+        for name in names:
+            assert any(f"`{name}`" in row for row in rows), f"{command} {name}"
+
+
+class Links(HTMLParser):
+    """The targets and anchors of one page."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.hrefs, self.ids = [], set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if found.get("id"):
+            self.ids.add(found["id"])
+        if tag == "a" and found.get("href"):
+            self.hrefs.append(found["href"])
+
+
+def missing_targets(site):
+    """Links of the built site to files or anchors that are not there."""
+    pages = {path: Links(path) for path in site.rglob("*.html")}
+    for path, page in pages.items():
+        for href in page.hrefs:
+            link = urlsplit(href)
+            target = (path.parent / unquote(link.path)).resolve() if link.path else path
+            if link.scheme:
+                if link.scheme != "https" or "." not in link.netloc:
+                    yield f"{path.name}: {href}"
+            elif not target.exists() or (link.fragment and target in pages and link.fragment not in pages[target].ids):
+                yield f"{path.name}: {href}"
+
+
+def test_the_site_builds_without_a_warning_and_has_every_public_name(tmp_path):
+    """One build serves all questions: it takes some seconds."""
+    for library in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(library)
+    from sphinx.util.inventory import InventoryFile
+
+    site = tmp_path / "html"
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
+    run = subprocess.run([*command, str(DOCS), str(site)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert list(missing_targets(site.resolve())) == []
+
+    inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
+    documented = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
+    for module in PUBLIC:
+        if module in LIBRARIES and importlib.util.find_spec(LIBRARIES[module]) is None:
+            continue
+        for name, thing in public(module).items():
+            home = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', '')}"
+            assert {f"{module}.{name}", home} & documented, f"{module}.{name}"
+
+
+def test_the_check_of_links_sees_what_is_missing(tmp_path):
+    (tmp_path / "a.html").write_text('<a href="b.html#here">x</a><a href="b.html#gone">x</a><a href="c.html">x</a>')
+    (tmp_path / "b.html").write_text('<p id="here"></p><a href="https://nowhere">x</a>')
+    found = sorted(missing_targets(tmp_path.resolve()))
+    assert found == ["a.html: b.html#gone", "a.html: c.html", "b.html: https://nowhere"]
+
+
+def test_the_citation_names_paper_and_version():
+    yaml = pytest.importorskip("yaml")
+    found = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert str(found["version"]) == tercet.__version__
+    assert found["authors"] == [{"name": "The tercet developers"}]
+    assert [person["family-names"] for person in found["preferred-citation"]["authors"]] == ["Lucchi", "Kohler"]
+    assert f"{{{tercet.__version__}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def cases():
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location("figures", DOCS / "figures.py")
+    figures = sys.modules["figures"] = importlib.util.module_from_spec(spec)  # dataclasses look themselves up there
+    spec.loader.exec_module(figures)
+    return {case.title: case for case in figures.CASES}
+
+
+def test_derivatives_of_the_pictured_functions(cases):
+    for case in cases.values():
+        tercet.minimize(
+            case.fun, np.array([0.7, -0.4]), grad=case.grad, hess=case.hess, third=case.third,
+            max_iterations=0, check_derivatives=True,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("title", ["saddle", "degenerate saddle"])
+def test_what_the_certificate_page_says_of_saddles(cases, title):
+    case = cases[title]
+    for peer in case.peers().values():
+        assert peer.success
+        np.testing.assert_allclose(peer.x, 0, atol=1e-6)
+    there = case.run(np.zeros(2), max_iterations=0).certificate
+    assert (there.chi1, there.chi2) == ((0, 1) if title == "saddle" else (0, 0))
+    assert title == "saddle" or there.chi3 == pytest.approx(2)
+    assert not there.holds
+    assert case.run(case.start).success
+    np.testing.assert_allclose(case.path[-1], [0, -1], atol=1e-6)
+
+
+def test_what_the_certificate_page_says_of_the_degenerate_minimum(cases):
+    case = cases["degenerate minimum"]
+    assert any(c.chi1 <= c.eps1 and c.chi3 > c.eps3 for c in case.certificates)  # the third measure holds the run
+    assert case.certificates[-1].holds
+    for peer in case.peers().values():
+        assert abs(peer.x[1]) > 10 * abs(case.path[-1][1])
