@@ -3,11 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check docs setup bench bench-quick docs: setup
-	$(VENV)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
-	@echo docs/_build/html/index.html
-
-bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors bench-theory clean
+.PHONY: demo test check docs setup bench bench-quick bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors bench-theory clean
 
 setup: $(VENV)/.ready
 
@@ -27,6 +23,10 @@ check: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+docs: setup
+	$(VENV)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
 
 bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors: bench-%: setup
 	$(RUN) -m benchmarks.$*
