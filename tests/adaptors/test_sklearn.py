@@ -316,9 +316,10 @@ def test_targets_that_are_all_alike_or_fitted_exactly_are_no_trouble(estimator, 
     np.testing.assert_allclose(exact.coef_, [1.0, -2.0, 3.0], atol=1e-7 * max(target, 1))
 
 
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("loss", TUNING)
-def test_a_scale_that_cannot_be_estimated_is_said(loss):
-    X, rng = rows(15, 30)
+def test_a_scale_that_cannot_be_estimated_is_said(loss, seed):
+    X, rng = rows(15, 30, seed)
     y = X @ rng.standard_normal(30)
     with pytest.warns(ConvergenceWarning, match="Give scale or lower l2"):
         RobustRegressor(loss, l2=1e-4).fit(X, y)

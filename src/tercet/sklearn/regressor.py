@@ -100,17 +100,17 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
         X, y, w = used_rows(X, y.astype(np.float64, copy=False), sample_weight)
         past = past_points(self, X.shape[1])
         stages: list[Stage] = []
-        for stage in self._stages(Task(self, X, y, w, seed_of(self)), None if past is None else past[0]):
+        task = Task(self, X, y, w, seed_of(self))
+        for stage in self._stages(task, None if past is None else past[0]):
             stages.append(stage)
             if stage.run.status is Status.INTERRUPTED:
                 break
         self._keep(stages, X.shape[1])
         announce(self, [self.result_], [""])
-        if self.scale is None and stages[-1].found > LOST * self.scale_:
-            found = stages[-1].found
+        if self.scale is None and self.loss != "squares" and task.lost(stages[-1]):
             text = (
-                f"RobustRegressor.fit: at the scale {self.scale_:.3g} the residuals ask for {found:.3g}: features and "
-                "penalty leave no noise to estimate it from. Give scale or lower l2."
+                f"RobustRegressor.fit: the scale {self.scale_:.3g} says nothing about the noise: features and penalty "
+                "leave none to estimate it from. Give scale or lower l2."
             )
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
         return self
@@ -198,16 +198,29 @@ class Task:
         x = scale * run.x
         return Stage(run, scale, x, np.nan if loss == "squares" else self.estimate(x))
 
+    def residuals(self, x: Vector) -> Vector:
+        """y - Xb; the intercept is left in."""
+        return self.y - self.X @ x[: self.X.shape[1]]
+
     def estimate(self, x: Vector) -> float:
         """The tuning constant times the noise that the residuals at x show: their median absolute deviation.
 
         It is taken about their median where an intercept follows that, and about zero where there is none.
         """
-        residuals = self.y - self.X @ x[: self.X.shape[1]]
-        center = median(residuals, self.w) if self.estimator.fit_intercept else 0.0
-        noise = DEVIATIONS * median(np.abs(residuals - center), self.w)
+        r = self.residuals(x)
+        center = median(r, self.w) if self.estimator.fit_intercept else 0.0
+        noise = DEVIATIONS * median(np.abs(r - center), self.w)
         size = median(np.abs(self.y), self.w) or spread(self.y, self.w)
         return TUNING[self.estimator.loss] * max(noise, EXACT * size)
+
+    def lost(self, stage: Stage) -> bool:
+        """Whether the scale means nothing: its own fit asks for a larger one, or the coefficients are so many that half
+        of the rows can be fitted exactly whatever the others are, and some of the others are not."""
+        if stage.found > LOST * stage.scale:
+            return True
+        d = self.X.shape[1]
+        r = self.residuals(stage.x) - (stage.x[d] if self.estimator.fit_intercept else 0.0)
+        return 2 * len(stage.x) >= len(self.y) and bool(np.max(np.abs(r)) > stage.scale)
 
 
 def spread(y: Vector, w: Vector | None) -> float:
