@@ -47,12 +47,12 @@ class Draws:
         With the rows so far r_0 < r_1 < ..., the t-th of the others is t + j, j being the number of r_i - i <= t.
         """
         known = np.sort(self.order)
-        if 16 * len(known) >= self.n:
+        if 8 * len(known) >= self.n:
             others = np.ones(self.n, dtype=bool)
             others[known] = False
             new = self.shuffler.permutation(np.flatnonzero(others))
         else:
-            t = self.shuffler.choice(self.n - len(known), min(max(1024, len(known)), self.n), replace=False)
+            t = self.shuffler.choice(self.n - len(known), min(max(4096, len(known)), self.n), replace=False)
             new = t + np.searchsorted(known - np.arange(len(known)), t, side="right")
         self.order = np.concatenate([self.order, new.astype(known.dtype)])
 
