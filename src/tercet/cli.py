@@ -111,7 +111,11 @@ def add_experiments(commands: Any) -> None:
     compare.add_argument("--report-only", action="store_true", help="write the report of what is in the folder")
     compare.set_defaults(command=command_compare, out=Path("comparison"))
     reproduce = commands.add_parser("reproduce", help="the paper's experiments, and a report")
-    reproduce.add_argument("--quick", action="store_true", help="svmguide3 and a sample of a9a, in some minutes")
+    reproduce.add_argument(
+        "--quick",
+        action="store_true",
+        help="svmguide3 and a sample of a9a, in some minutes; all of it takes an hour or two on two cores",
+    )
     reproduce.set_defaults(command=command_reproduce, out=None)
     for command in (compare, reproduce):
         command.add_argument("--out", type=Path, help="the folder of runs and report; what it has is not made again")

@@ -57,7 +57,8 @@ def text(records: Records, pictures: dict[Problem, str]) -> str:
         *(["## Before trusting a number", bullets(told.notes)] if told.notes else []),
         "## Again",
         "Written from stored runs by `python -m tercet.experiments.document FOLDER docs/reproduction.md`; "
-        "`tercet reproduce` makes the runs, and an interactive report beside them.",
+        "`tercet reproduce` makes the runs, and an interactive report beside them. Epochs and iterations do not "
+        "depend on the machine; seconds do, and runs share it with others that are made at the same time.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
