@@ -229,12 +229,20 @@ def test_stm_of_infinite_worth_buys_third_derivatives_at_every_iteration():
     ],
 )
 def test_third_derivatives_are_bought_where_the_last_quadratic_left_more_than_their_worth(worth, unexplained, bought):
-    line = make_line(tercet.STM(worth=worth))
+    line = make_line(tercet.STM(tercet.Full(), worth=worth))
     line.memory.unexplained = unexplained
     assert line.bends() == bought
     scr = make_line(tercet.SCR())
     scr.memory.unexplained = unexplained
     assert not scr.bends()
+
+
+@pytest.mark.parametrize(("terms", "least"), [(0.01, 0.2), (0.3, 0.2), (0.8, 0.4), (1.0, 0.5)])
+def test_over_a_sample_third_derivatives_are_bought_for_less(terms, least):
+    line = make_line(tercet.STM(tercet.Fixed(1.0, 1.0, terms), worth=2.0))
+    for unexplained, bought in ((least * 0.99, False), (least * 1.01, True)):
+        line.memory.unexplained = unexplained
+        assert line.bends() == bought
 
 
 @pytest.mark.parametrize("replacement", [False, True])

@@ -27,6 +27,7 @@ from tercet.sampling.theory import promises
 from tercet.subsolvers.base import Regularization, Taylor
 
 EPS = float(np.finfo(float).eps)
+CHEAP = 0.4  # of the price of a third derivative, the share that even a small sample is charged
 PATIENCE = 20  # this many rejections that noise or rounding explains end the run
 
 
@@ -242,10 +243,14 @@ class Line:
     # model and solve ------------------------------------------------------------------------------------------------
 
     def bends(self) -> bool:
-        """Whether a third derivative is worth buying: always where T is formed, else when a quadratic left too much."""
+        """Whether a third derivative is worth buying: always where T is formed, else when a quadratic left too much.
+
+        Too much is 1/worth of the gradient over all terms, and less over a sample, where a product costs less.
+        """
         if self.settings.order < 3 or self.settings.worth == 0:
             return False
-        return self.run.forms_third or self.memory.unexplained >= 1.0 / self.settings.worth
+        share = max(CHEAP, self.memory.sizes.third / self.run.n)
+        return self.run.forms_third or self.memory.unexplained >= share / self.settings.worth
 
     def regularization(self, bends: bool) -> Regularization:
         """sigma and radius as they stand."""
