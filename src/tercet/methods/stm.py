@@ -23,8 +23,8 @@ class STM:
 
     with g, B, T sampled as `sizes` says. With `sizes=Full()` it is the deterministic AR3. Third derivatives are bought
     when the last quadratic model left more than 1/`worth` of the gradient unexplained, or two fifths of that over a
-    small sample, where it is cheap; `worth=inf` always buys. With `noise_aware` a rejection that sampling error explains
-    enlarges the samples and leaves sigma alone.
+    small sample, where it is cheap; `worth=inf` always buys. With `noise_aware` a rejection that sampling error
+    explains enlarges the samples and leaves sigma alone.
     """
 
     sizes: SizeRule = field(default_factory=Progressive)

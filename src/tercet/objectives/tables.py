@@ -18,7 +18,7 @@ from tercet.records import Matrix, Rows, Vector
 
 GROUPS = 16  # a sampled gradient's covariance is estimated from this many groups of rows
 BLOCK = 1 << 20  # bytes of a dense block that is gathered at once
-COPIED = 1 / 3  # samples up to this fraction of the rows are copied
+SHORT, LONG = 1 / 3, 0.1  # samples up to this fraction of sparse and of dense rows are copied: long rows read well
 NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 UNLABELED: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
@@ -37,9 +37,9 @@ class Picked:
         labels = (np.arange(m) % min(GROUPS, m)).astype(np.uint8)
         return Picked(np.sort(np.asarray(drawn, dtype=np.intp)), np.random.default_rng(m).permutation(labels))
 
-    def of_matrix(self, A: Any) -> tuple[Any, Rows, NDArray[np.uint8]]:
+    def of_matrix(self, A: Any, copied: float) -> tuple[Any, Rows, NDArray[np.uint8]]:
         """A matrix, the rows to visit and their labels: a copy of a small sample, or the whole with row numbers."""
-        if len(self.rows) <= COPIED * A.shape[0]:
+        if len(self.rows) <= copied * A.shape[0]:
             return A[self.rows], NONE, self.labels
         return A, self.rows, self.labels
 
@@ -97,7 +97,7 @@ class DenseTable:
 
     def over(self, picked: Picked) -> DenseTable:
         """Some rows of the whole matrix."""
-        return DenseTable(*picked.of_matrix(self.A))
+        return DenseTable(*picked.of_matrix(self.A, LONG))
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """The rows in blocks; of all rows these are views, of a sample copies."""
@@ -164,7 +164,7 @@ class SparseTable:
 
     def over(self, picked: Picked) -> SparseTable:
         """Some rows of the whole matrix."""
-        return SparseTable(*picked.of_matrix(self.A))
+        return SparseTable(*picked.of_matrix(self.A, SHORT))
 
     def times(self, x: Vector) -> Vector:
         """A x."""
