@@ -128,7 +128,12 @@ def test_an_interrupted_fit_saves_the_best_point_and_exits_with_130(sent, data, 
     model = tmp_path / "model.npz"
     words = ["fit", data, "--method", "sgd", "--max-iterations", "100000000", "--out", str(model), "--json"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tercet.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tercet.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a background job of a shell ignores interrupts, and so would what it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     time.sleep(4.0)
     process.send_signal(sent)

@@ -205,7 +205,12 @@ def test_a_comparison_killed_at_random_moments_ends_with_the_runs_of_an_uninterr
 def test_an_interrupt_keeps_finished_runs_and_leaves_no_worker(tmp_path):
     words = ["compare", "--data", "degenerate", "--l2", "0", "--methods", "SGD", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tercet.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tercet.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a background job of a shell ignores interrupts, and so would what it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     for _ in range(300):
         if store.read(tmp_path / "out", "tuning.jsonl"):
