@@ -42,15 +42,21 @@ def data(n: int = 32_561, d: int = 123, filled: int = 14, seed: int = 0) -> tupl
     return X, (rng.random(n) < expit(X @ rng.standard_normal(d))).astype(float)
 
 
+def calls(view: Any) -> tuple[Callable[..., Any], ...]:
+    """Value, gradient, Hessian and product with the third derivative, as functions of x."""
+    return (
+        lambda x: view.at(x).value(),
+        lambda x: view.at(x).gradient(),
+        lambda x: view.at(x).hessian(),
+        lambda x, u, v: view.at(x).third_product(u, v),
+    )
+
+
 def scipy_rows() -> list[Row]:
     """`scipy.optimize.minimize` against `tercet.minimize` with the same callables, and the same method and seed."""
     rows = []
     for l2 in (1e-3, 1e-6):
-        view = tercet.LinearModel(*data(), l2=l2).over(None)
-        value = lambda x, view=view: view.at(x).value()  # noqa: E731
-        grad = lambda x, view=view: view.at(x).gradient()  # noqa: E731
-        hess = lambda x, view=view: view.at(x).hessian()  # noqa: E731
-        tvp = lambda x, u, v, view=view: view.at(x).third_product(u, v)  # noqa: E731
+        value, grad, hess, tvp = calls(tercet.LinearModel(*data(), l2=l2).over(None))
         x0 = np.zeros(123)
         for name, given, method in (
             ("stm", {"tvp": tvp}, tercet.STM()),

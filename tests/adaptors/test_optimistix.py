@@ -11,10 +11,10 @@ jax = pytest.importorskip("jax")
 optx = pytest.importorskip("optimistix")
 equinox = pytest.importorskip("equinox")
 
-import jax.numpy as jnp  # noqa: E402
+import jax.numpy as jnp  # noqa: E402 (after what may skip the file)
 
-import tercet  # noqa: E402
-from tercet.optimistix import STM, certify, largest_cubic, regularized_step, third_square  # noqa: E402
+import tercet  # noqa: E402 (likewise)
+from tercet.optimistix import STM, certify, largest_cubic, regularized_step, third_square  # noqa: E402 (likewise)
 
 SOLVER = STM(rtol=1e-9, atol=1e-9)
 
@@ -65,14 +65,20 @@ def test_a_regularized_step_is_the_global_minimizer(values, sigma, radius):
 def test_the_third_derivative_and_its_largest_value_over_a_subspace():
     rng = np.random.default_rng(0)
     x, s, h = rng.standard_normal(3), rng.standard_normal(3), 1e-4
-    f = lambda y: jnp.sum(jnp.sin(y)) * jnp.exp(y[0])  # noqa: E731
+
+    def f(y):
+        return jnp.sum(jnp.sin(y)) * jnp.exp(y[0])
+
     g = jax.grad(f)
     difference = (g(x + h * s) - 2 * g(x) + g(x - h * s)) / h**2
     np.testing.assert_allclose(third_square(f, x, s), difference, rtol=1e-5)
 
     V = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     weights = np.array([1.0, -5.0, 3.0, 100.0])  # T[y]^3 = sum w_i (v_i'y)^3: the largest over axes 0 to 2 is 5
-    square = lambda y: V @ (weights * (V.T @ y) ** 2)  # noqa: E731
+
+    def square(y):
+        return V @ (weights * (V.T @ y) ** 2)
+
     value, y = largest_cubic(square, jnp.asarray(V), jnp.array([1.0, 1.0, 1.0, 0.0]), jnp.array(True))
     assert value == pytest.approx(5.0, rel=1e-5)
     np.testing.assert_allclose(np.abs(V.T @ y), [0, 1, 0, 0], atol=1e-2)

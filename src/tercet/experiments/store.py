@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from tercet.methods.checkpoint import sync_folder
+from tercet.methods.checkpoint import sync_folder, whole_file
 
 FORMAT = 1
 SETTINGS = "comparison.json"
@@ -230,16 +230,8 @@ def lock(file: IO[bytes]) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            write_all(file, text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with whole_file(path) as file:
+        write_all(file, text.encode())
 
 
 def write_all(file: IO[bytes], data: bytes) -> None:

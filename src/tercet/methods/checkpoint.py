@@ -10,9 +10,11 @@ import dataclasses
 import json
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -77,10 +79,17 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     arrays |= {
         f"trace_{name}": as_numbers(np.array([row.as_dict()[name] for row in checkpoint.trace])) for name in COLUMNS
     }
+    with whole_file(path) as file:
+        np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that is there whole, and durable, once it is written, or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
