@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from tercet.objectives import linear
+from tercet.objectives import linear, tables
 from tercet.objectives.linear import LinearModel, Reference
 from tercet.objectives.tables import Picked
 
@@ -728,3 +728,42 @@ def test_a_bad_start_is_refused_by_name(x0):
 def test_margins_of_new_rows_with_another_number_of_columns_raise():
     with pytest.raises(ValueError, match="matmul"):
         LinearModel(X3, Y3).margins(np.ones((2, 4)), np.ones(3))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("loss", ["sigmoid_squares", "cauchy", "own"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_many_pieces_give_what_one_gives(sparse, loss, compiled, monkeypatch):
+    """All that a point computes, over all rows and over a sample, with the rows cut into pieces of 64 and uncut."""
+
+    class Own:
+        """A loss that gives all its derivatives together."""
+
+        def derivatives(self, z, y):
+            t = np.tanh(z - y)
+            u = 1 - t * t
+            return 0.5 * t * t, t * u, u * (1 - 3 * t * t), u * (12 * t**3 - 8 * t)
+
+    def looks(view):
+        near = view.at(x)
+        near.hessian()
+        point = view.at(x + 0.3 * s, near)
+        yield from (point.value(), point.gradient(), point.gradient_errors(), float(point.hessian_price()))
+        yield from (point.hessian(), point.reference.c, point.hessian_product(s), point.third_product(s, x))
+        yield from (float(point.third_square_price(s)), point.third_square(s), point.third_tensor(np.eye(D)))
+
+    X, y, rng = data(n=500)
+    x, s, weights = rng.standard_normal(D), rng.standard_normal(D), rng.random(500)
+    rows, scale = rng.permutation(500)[:300], 1.7 if loss == "cauchy" else None
+    monkeypatch.setattr(linear, "COMPILED", 1 if compiled else 10_000)
+    found = []
+    for piece in (64, 1 << 15):
+        monkeypatch.setattr(tables, "PIECE", piece)
+        monkeypatch.setattr(tables, "BLOCK", 8 * D * piece)
+        A = sp.csr_array(X) if sparse else X
+        model = LinearModel(A, y, Own() if loss == "own" else loss, scale=scale, weights=weights)
+        views = (model.over(None), model.over(rows))
+        assert [len(view.table.pieces) for view in views] == ([8, 5] if piece == 64 else [1, 1])
+        found.append([look for view in views for look in looks(view)])
+    for cut, uncut in zip(*found, strict=True):
+        np.testing.assert_allclose(cut, uncut, rtol=1e-12, atol=1e-14)

@@ -142,24 +142,26 @@ def test_blocks_are_all_rows_once_in_order(form, drawn, size, monkeypatch):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("m", [None, 17_000])
-def test_more_rows_than_fit_in_a_block_give_the_same(sparse, m):
+@pytest.mark.parametrize("m", [None, 36_000])
+def test_more_rows_than_fit_in_a_piece_give_the_same(sparse, m):
     rng = np.random.default_rng(4)
-    X = rng.standard_normal((20_000, 9)) * (rng.random((20_000, 9)) < 0.3)
+    X = rng.standard_normal((40_000, 9)) * (rng.random((40_000, 9)) < 0.3)
     table = table_of(sp.csr_array(X) if sparse else X)
     if m is not None:
-        picked = Picked.of(rng.permutation(20_000)[:m])
+        picked = Picked.of(rng.permutation(40_000)[:m])
         table, X, labels = table.over(picked), X[picked.rows], picked.labels
-    assert len(list(table.blocks())) > 1
+    assert len(table.pieces) > 1
     x, c = rng.standard_normal(9), rng.standard_normal(len(X)) * (rng.random(len(X)) < 0.7)
     np.testing.assert_allclose(table.times(x), X @ x, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(table.weigh(c), X.T @ c, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(table.gram(c), X.T @ (c[:, None] * X), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(table.times(x, table.pieces[1]), (X @ x)[table.pieces[1]], rtol=1e-12, atol=1e-13)
+    for given in (c, lambda piece: c[piece]):
+        np.testing.assert_allclose(table.weigh(given), X.T @ c, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(table.gram(given), X.T @ (c[:, None] * X), rtol=1e-11, atol=1e-11)
     if m is not None:
         expected = [X[labels == k].T @ c[labels == k] for k in range(GROUPS)]
         np.testing.assert_allclose(table.group_sums(c), expected, rtol=1e-11, atol=1e-11)
     far = np.zeros(len(X))
-    far[-3:] = 1.0  # blocks without a row of weight are passed over
+    far[-3:] = 1.0  # pieces without a row of weight are passed over
     np.testing.assert_allclose(table.gram(far), X[-3:].T @ X[-3:], rtol=1e-13, atol=1e-14)
 
 
@@ -209,3 +211,13 @@ def test_groups_are_spread_over_the_rows_and_not_in_turns():
     assert np.all(np.abs(places - (m - 1) / 2) <= 4.5 * m / np.sqrt(12 * m / GROUPS))
     following = np.bincount((labels[1:].astype(int) - labels[:-1]) % GROUPS, minlength=GROUPS)
     assert np.all(np.abs(following - m / GROUPS) <= 4.5 * np.sqrt(m / GROUPS))
+
+
+@every_form
+@every_draw
+def test_lengths_of_rows_and_of_their_projections(form, drawn):
+    table, rows, _ = build(form, drawn)
+    V = np.linalg.qr(np.random.default_rng(5).standard_normal((D, 3)))[0]
+    close(table.lengths(), np.linalg.norm(rows, axis=1))
+    close(table.lengths(P=V @ V.T), np.linalg.norm(rows @ V, axis=1))
+    close(table.lengths(slice(1, 3), V @ V.T), np.linalg.norm(rows[1:3] @ V, axis=1))

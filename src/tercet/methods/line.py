@@ -141,11 +141,13 @@ class Line:
             sizes = self.next_sizes()
             if sizes == self.memory.sizes:
                 return
-            self.here = None  # with all that it holds of the old sample
-            self.point = self.run.view(self.draws.beginning(sizes.value)).at(self.x, self.point)
+            trail = self.point.trail
+            self.here = self.point = None  # the old sample goes before the new one comes
+            self.run.leave()
+            self.point = self.run.view(self.draws.beginning(sizes.value)).at(self.x, trail)
             self.memory.sizes, self.memory.blur = sizes, 0.0
             if sizes.value >= n:
-                self.run.leave()
+                self.draws.forget()
             self.here = self.expansion(self.point, self.point, self.point)
 
     def next_sizes(self) -> Sizes:

@@ -81,7 +81,7 @@ class Run:
         return self._views[slot][1]
 
     def leave(self) -> None:
-        """Let go of the sample: it is not asked for again."""
+        """Let go of the latest sample: it is not asked for again."""
         self._views.pop("sample", None)
 
     @cached_property

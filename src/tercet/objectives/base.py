@@ -84,7 +84,8 @@ class View(Protocol):
     """The mean over some of the terms, as a function of x."""
 
     def at(self, x: Vector, near: Any = None) -> Point:
-        """The mean over these terms at x; `near` is a point close to x whose Hessian may be used again."""
+        """The mean over these terms at x; `near` is a point close to x whose Hessian may be used again, or its `trail`,
+        where it has one: what can be used again, without the terms."""
         ...
 
     def recall(self, x: Vector, memento: dict[str, Any]) -> Point:

@@ -116,6 +116,11 @@ class CountedPoint:
         if hasattr(self.point, "forget"):
             self.point.forget()
 
+    @property
+    def trail(self) -> Any:
+        """What a point nearby can use again, without the terms themselves."""
+        return getattr(self.point, "trail", None)
+
     def is_exact(self) -> bool:
         """Whether the Hessian here owes nothing to a nearby point."""
         return self.hessian_price() >= self.terms
@@ -172,9 +177,9 @@ class CountedView:
     view: View
     meter: Meter
 
-    def at(self, x: Vector, near: CountedPoint | None = None) -> CountedPoint:
-        """The mean over these terms at x, counted; `near` lets Hessians of a nearby point be used again."""
-        return CountedPoint(self.view.at(x, None if near is None else near.point), x, self.meter)
+    def at(self, x: Vector, near: Any = None) -> CountedPoint:
+        """The mean over these terms at x, counted; `near`, a point or its trail, lets Hessians be used again."""
+        return CountedPoint(self.view.at(x, near.trail if isinstance(near, CountedPoint) else near), x, self.meter)
 
     def recall(self, x: Vector, saved: dict[str, Any]) -> CountedPoint:
         """The point that `CountedPoint.saved` described; what was paid for then is not paid for again."""
@@ -186,7 +191,10 @@ class CountedView:
 
     def exact(self, point: CountedPoint) -> CountedPoint:
         """The same point with a Hessian of its own, for certificates; the point itself where it has one."""
-        return point if point.is_exact() else self.at(point.x).adopt(point)
+        if point.is_exact():
+            return point
+        point.forget()
+        return self.at(point.x).adopt(point)
 
     def settle(self, x: Vector) -> Vector:
         """A start that is no worse for these terms; takes no evaluation."""

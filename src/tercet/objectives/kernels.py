@@ -24,6 +24,23 @@ def csr_times(data: Any, indices: Any, indptr: Any, rows: Any, x: Any, z: Any) -
 
 
 @numba.njit(cache=True)
+def csr_forms(data: Any, indices: Any, indptr: Any, rows: Any, P: Any, forms: Any) -> None:
+    """forms = a_i'P a_i of the rows, for a symmetric P; an empty P stands for the identity."""
+    for q in range(len(forms)):
+        i = rows[q] if len(rows) else q
+        start, total = np.uint64(indptr[i]), 0.0
+        for j in range(start, np.uint64(indptr[i + 1])):
+            if len(P) == 0:
+                total += data[j] * data[j]
+                continue
+            line, part = P[np.uint64(indices[j])], 0.0
+            for k in range(start, j):
+                part += line[np.uint64(indices[k])] * data[k]
+            total += data[j] * (2.0 * part + line[np.uint64(indices[j])] * data[j])
+        forms[q] = total
+
+
+@numba.njit(cache=True)
 def csr_weigh(data: Any, indices: Any, indptr: Any, rows: Any, c: Any, labels: Any, sums: Any) -> None:
     """sums[k] += sum of c_i a_i over the rows with label k; without labels all rows have label 0."""
     for q in range(len(c)):
@@ -53,35 +70,45 @@ def csr_gram(data: Any, indices: Any, indptr: Any, rows: Any, c: Any, B: Any) ->
 
 
 @numba.njit(cache=True)
-def renew(c: Any, past: Any, stale: float, update: Any) -> int:
-    """Count the c_i further from past_i than the fraction `stale`; others become past_i. update = what c gained."""
+def keep(c: Any, past: Any, stale: float) -> int:
+    """Put past_i back where c_i is no further from it than the fraction `stale`, and count these."""
     count = 0
     for i in range(len(c)):
-        gain = c[i] - past[i]
-        if abs(gain) <= stale * abs(past[i]):
+        if abs(c[i] - past[i]) <= stale * abs(past[i]):
             c[i] = past[i]
-            update[i] = 0.0
-            continue
-        count += 1
-        update[i] = c[i] if np.isnan(past[i]) else gain
+            count += 1
     return count
 
 
 @numba.njit(cache=True)
-def bend(As: Any, second: Any, third: Any, straight: float) -> int:
-    """Count the rows with |l''' a's| / 2 > straight |l''|; As becomes l''' (a's)^2 there and 0 elsewhere."""
+def bend(As: Any, second: Any, third: Any, straight: float, out: Any) -> int:
+    """Count the rows with |l''' a's| / 2 > straight |l''|; out is l''' (a's)^2 there and 0 elsewhere."""
     count = 0
     for i in range(len(As)):
         curved = third[i] * As[i]
-        if 0.5 * abs(curved) > straight * abs(second[i]):
-            count += 1
-            As[i] *= curved
-        else:
-            As[i] = 0.0
+        bends = 0.5 * abs(curved) > straight * abs(second[i])
+        count += bends
+        out[i] = As[i] * curved if bends else 0.0
     return count
 
 
 @numba.njit(cache=True)
+def sign_tails(tails: Any, z: Any, y: Any) -> None:
+    """Make a tail negative where z has the wrong sign for y, in place."""
+    for i in range(len(tails)):
+        tails[i] = np.copysign(tails[i], (2.0 * y[i] - 1.0) * z[i])
+
+
+@numba.njit(cache=True)
+def gained(c: Any, past: Any) -> Any:
+    """c - past, and c where past is nan."""
+    out = np.empty_like(c)
+    for i in range(len(c)):
+        out[i] = c[i] if np.isnan(past[i]) else c[i] - past[i]
+    return out
+
+
+@numba.njit(cache=True, error_model="numpy")
 def sigmoid_squares(order: int, tails: Any, y: Any, out: Any) -> None:
     """l^(order) of the sigmoid's squared error from `losses.SigmoidSquares.pack`, in one pass without branches."""
     for i in range(len(tails)):

@@ -8,7 +8,7 @@ With the margins z = Ax known, everything else is elementwise and one product:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tercet.objectives.base import Bound, check_length, digest, group_errors, name_of
 from tercet.objectives.losses import Four, Loss, as_loss
-from tercet.objectives.tables import Picked, Table, table_of
+from tercet.objectives.tables import ALL, Picked, Table, table_of
 from tercet.records import Matrix, Rows, Tensor, Vector
 
 COMPILED = 10_000  # with fewer dense rows the compiled formulas do not repay their loading
@@ -86,6 +86,11 @@ class LinearPoint:
     known: Reference | None = None  # the Gram matrix formed nearby, over rows that are among ours
 
     @property
+    def trail(self) -> Reference | None:
+        """The Gram matrix that was formed here, or else nearby: what a point close to this one can use again."""
+        return self.__dict__.get("reference", self.known)
+
+    @property
     def terms(self) -> int:
         """The number of rows."""
         return self.view.table.shape[0]
@@ -93,33 +98,38 @@ class LinearPoint:
     @cached_property
     def z(self) -> Vector:
         """The margins Ax, as the loss wants them: one product with A for the value and all derivatives."""
-        view = self.view
-        z = view.table.times(self.x) if np.any(self.x) else np.zeros(self.terms)
-        return view.loss.pack(z, view.y) if view.compiled and hasattr(view.loss, "pack") else z
+        view, z, still = self.view, np.zeros(self.terms), not np.any(self.x)
+        pack = view.loss.pack if view.compiled and hasattr(view.loss, "pack") else None
+        for piece in view.table.pieces:
+            margins = z[piece] if still else view.table.times(self.x, piece)
+            z[piece] = margins if pack is None else pack(margins, view.y[piece])
+        return z
 
     def forget(self) -> None:
-        """Let go of the margins; they are made again when they are needed."""
-        self.__dict__.pop("z", None)
+        """Let go of the margins, and of what was made of them for a Hessian that was not formed."""
+        for name in ("z",) if "reference" in self.__dict__ else ("z", "changes", "past"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def four(self) -> Four:
         """l, l', l'', l''' of a loss that gives them only together."""
         return self.view.loss.derivatives(self.z, self.view.y)
 
-    def coefficients(self, order: int) -> Vector:
+    def coefficients(self, order: int, piece: slice = ALL) -> Vector:
         """w_i l_i^(order), what each row brings to the sum of that order."""
         view, one = self.view, getattr(self.view.loss, "part", None)
-        part = self.four[order] if one is None else one(order, self.z, view.y, view.compiled)
-        return part if view.w is None else view.w * part
+        part = self.four[order][piece] if one is None else one(order, self.z[piece], view.y[piece], view.compiled)
+        return part if view.w is None else view.w[piece] * part
 
     def value(self) -> float:
         """(1/m) sum w_i l_i + penalty."""
-        return float(np.mean(self.coefficients(0))) + self.view.penalty.value(self.x)
+        total = sum(float(np.sum(self.coefficients(0, piece))) for piece in self.view.table.pieces)
+        return total / self.terms + self.view.penalty.value(self.x)
 
     @cached_property
     def group_sums(self) -> Matrix:
         """A'(w l'), split into the groups of a sample."""
-        return self.view.table.group_sums(self.coefficients(1))
+        return self.view.table.group_sums(partial(self.coefficients, 1))
 
     def gradient(self) -> Vector:
         """A'(w l')/m + p'."""
@@ -132,7 +142,7 @@ class LinearPoint:
     def hessian(self) -> Matrix:
         """A' diag(w l'') A / m + diag(p''), where rows whose l'' hardly changed keep the one formed before."""
         B = self.reference.gram / self.terms
-        B[np.diag_indices_from(B)] += self.view.penalty.curvature(self.x)
+        B.ravel()[:: len(B) + 1] += self.view.penalty.curvature(self.x)
         return B
 
     def hessian_price(self) -> int:
@@ -145,47 +155,64 @@ class LinearPoint:
         return None if self.known is None else self.known.over(self.view.rows, self.terms)
 
     @cached_property
-    def changes(self) -> tuple[int, Vector, Vector]:
-        """How many rows have a second derivative that differs by more than `stale` from the one formed nearby; by how
-        much those differ (0 elsewhere); and the coefficients that a Gram matrix with these changes has."""
-        c, past = self.coefficients(2), self.past
-        if past is None:
-            return self.terms, c, c
-        if self.view.compiled:
-            from tercet.objectives.kernels import renew
+    def changes(self) -> tuple[int, Vector]:
+        """How many rows have a second derivative that differs by more than `stale` from the one formed nearby, and the
+        coefficients of a Gram matrix that is fresh in these rows and keeps the others."""
+        c, count = np.empty(self.terms), self.terms
+        for piece in self.view.table.pieces:
+            c[piece] = self.coefficients(2, piece)
+            if self.past is not None:
+                count -= self.keep(c[piece], self.past[piece])
+        return count, c
 
-            c = c.copy() if "four" in self.__dict__ else c  # what the loss gave for all orders is kept
-            update = np.empty_like(c)
-            return renew(c, past, self.view.stale, update), update, c
-        gain = c - past
-        kept = np.abs(gain) <= self.view.stale * np.abs(past)
-        update = np.where(kept, 0.0, np.where(np.isnan(past), c, gain))
-        return self.terms - int(np.count_nonzero(kept)), update, np.where(kept, past, c)
+    def keep(self, c: Vector, past: Vector) -> int:
+        """Put back, in place, those of c that hardly differ from the past; returns their number."""
+        if self.view.compiled:
+            from tercet.objectives.kernels import keep
+
+            return keep(c, past, self.view.stale)
+        kept = np.abs(c - past) <= self.view.stale * np.abs(past)
+        c[kept] = past[kept]
+        return int(np.count_nonzero(kept))
+
+    def gains(self, piece: slice) -> Vector:
+        """By how much the coefficients changed; all of it where a row is new."""
+        c = self.changes[1][piece]
+        if self.past is None:
+            return c
+        past = self.past[piece]
+        if self.view.compiled:
+            from tercet.objectives.kernels import gained
+
+            return gained(c, past)
+        return np.where(np.isnan(past), c, c - past)
 
     @cached_property
     def reference(self) -> Reference:
         """The sum A' diag(c) A with c = w l'', fresh in the rows that changed."""
-        count, update, c = self.changes
-        gram = self.view.table.gram(update)
+        gram = self.view.table.gram(self.gains)
         if self.past is not None:
             assert self.known is not None
             gram += self.known.gram
-        self.__dict__.update(changes=(count, c, c), past=None, known=None)  # vectors of length m that are spent
-        return Reference(self.view.rows, c, gram)
+        self.__dict__.update(past=None, known=None)  # spent
+        return Reference(self.view.rows, self.changes[1], gram)
 
     def hessian_product(self, v: Vector) -> Vector:
         """A'(w l'' * Av)/m + p'' * v."""
         table = self.view.table
-        loss = table.weigh(self.coefficients(2) * table.times(v)) / self.terms
+        loss = table.weigh(lambda piece: self.coefficients(2, piece) * table.times(v, piece)) / self.terms
         return loss + self.view.penalty.curvature(self.x) * v
 
     def third_product(self, u: Vector, v: Vector) -> Vector:
         """A'(w l''' * Au * Av)/m + p''' * u * v."""
         table = self.view.table
-        Au = table.times(u)
-        Av = Au if v is u else table.times(v)
-        loss = table.weigh(self.coefficients(3) * Au * Av) / self.terms
-        return loss + self.view.penalty.third(self.x) * u * v
+
+        def bend(piece: slice) -> Vector:
+            Au = table.times(u, piece)
+            Av = Au if v is u else table.times(v, piece)
+            return self.coefficients(3, piece) * Au * Av
+
+        return table.weigh(bend) / self.terms + self.view.penalty.third(self.x) * u * v
 
     def third_square(self, s: Vector) -> Vector:
         """T[s, s] over the rows that bend along s."""
@@ -201,28 +228,30 @@ class LinearPoint:
         """l''' (a's)^2 of the rows whose cubic term 1/2 l''' (a's)^2 is not small beside l'' a's, and their number."""
         last = self.__dict__.get("_bending")
         if last is None or last[0] is not s:
-            last = self.__dict__["_bending"] = (s, *self.bend(self.view.table.times(s)))
+            table, bends = self.view.table, np.empty(self.terms)
+            count = sum(self.bend(table.times(s, piece), piece, bends[piece]) for piece in table.pieces)
+            last = self.__dict__["_bending"] = (s, count, bends)
         return last[1], last[2]
 
-    def bend(self, As: Vector) -> tuple[int, Vector]:
-        """The same from As."""
-        second, third = self.coefficients(2), self.coefficients(3)
+    def bend(self, As: Vector, piece: slice, out: Vector) -> int:
+        """The same for a piece, from its As; returns the number."""
+        second, third = self.coefficients(2, piece), self.coefficients(3, piece)
         if self.view.compiled:
             from tercet.objectives.kernels import bend
 
-            return bend(As, second, third, self.view.straight), As
+            return bend(As, second, third, self.view.straight, out)
         curved = third * As
         bends = 0.5 * np.abs(curved) > self.view.straight * np.abs(second)
-        return int(np.count_nonzero(bends)), np.where(bends, curved * As, 0.0)
+        out[:] = np.where(bends, curved * As, 0.0)
+        return int(np.count_nonzero(bends))
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """sum_i w_i l_i''' (AV)_i (x) (AV)_i (x) (AV)_i / m + the penalty's diagonal; one product of A with V."""
         diagonal = self.view.penalty.third(self.x)
         T = np.stack([V.T @ ((diagonal * v)[:, None] * V) for v in V.T])
-        c = self.coefficients(3) / self.terms
         for piece, block in self.view.table.blocks():
-            rows = block @ V
-            T += np.stack([rows.T @ ((c[piece] * a)[:, None] * rows) for a in rows.T])
+            c, rows = self.coefficients(3, piece) / self.terms, block @ V
+            T += np.stack([rows.T @ ((c * a)[:, None] * rows) for a in rows.T])
         return T
 
     def memento(self) -> dict[str, Any]:
@@ -238,21 +267,26 @@ class LinearPoint:
         For a unit y = Vz, |sum_i c_i (a_i'y)^3| <= sum_i |c_i| r_i (a_i'y)^2 with r_i = |V'a_i|, or r_i = |a_i|, which
         takes one Gram matrix. Over all directions the eigenvalue is bounded by the largest row sum.
         """
-        table, c = self.view.table, np.abs(self.coefficients(3)) / self.terms
+        table = self.view.table
+
+        def size(piece: slice) -> Vector:
+            return np.abs(self.coefficients(3, piece)) / self.terms
+
         penalty = float(np.max(np.abs(self.view.penalty.third(self.x))))
         if V is None:
             sums = np.zeros(table.shape[1])
             for piece, block in table.blocks():
-                size = abs(block)
-                sums += size.T @ (c[piece] * lengths(block) * np.asarray(size.sum(axis=1)).ravel())
+                entries = abs(block)
+                sums += entries.T @ (size(piece) * table.lengths(piece) * np.asarray(entries.sum(axis=1)).ravel())
             return float(np.max(sums)) + penalty
-        if not tight and len(V) <= DENSE_LIMIT:
-            r = np.concatenate([lengths(block) for _, block in table.blocks()])
-            return float(np.linalg.norm(V.T @ table.gram(c * r) @ V, 2)) + penalty
+        if len(V) <= DENSE_LIMIT:
+            P = V @ V.T if tight else None
+            gram = table.gram(lambda piece: size(piece) * table.lengths(piece, P))
+            return float(np.linalg.norm(V.T @ gram @ V, 2)) + penalty
         spread = np.zeros((V.shape[1], V.shape[1]))
         for piece, block in table.blocks():
             rows = block @ V
-            spread += rows.T @ ((c[piece] * lengths(rows))[:, None] * rows)
+            spread += rows.T @ ((size(piece) * np.linalg.norm(rows, axis=1))[:, None] * rows)
         return float(np.linalg.norm(spread, 2)) + penalty
 
 
@@ -273,8 +307,7 @@ class LinearView:
     def at(self, x: Vector, near: Any = None) -> LinearPoint:
         """These rows at x."""
         # Only the Gram matrix is kept, not the point, so that a long run does not hold its whole past.
-        known = None if near is None else near.__dict__.get("reference", near.known)
-        return LinearPoint(self, x, known)
+        return LinearPoint(self, x, getattr(near, "trail", near))
 
     def recall(self, x: Vector, memento: dict[str, Any]) -> LinearPoint:
         """These rows at x, with the Gram matrix that was formed nearby."""
@@ -311,12 +344,6 @@ class LinearView:
         N, _ = np.linalg.qr(vectors[:, values <= 1e-13 * d] / lengths[:, None])
         weighted = penalty.mask[:, None] * N
         return x - N @ np.linalg.lstsq(N.T @ weighted, weighted.T @ x, rcond=1e-10)[0]
-
-
-def lengths(block: Any) -> Vector:
-    """|a_i| for each row of an array or a CSR array."""
-    squares = block.multiply(block).sum(axis=1) if sp.issparse(block) else np.einsum("ij,ij->i", block, block)
-    return np.sqrt(np.asarray(squares).ravel())
 
 
 class LinearModel:

@@ -70,9 +70,12 @@ class SigmoidSquares:
 
     def pack(self, z: Vector, y: Vector) -> Vector:
         """exp(-|z|), negative where z has the wrong sign for y: all that the compiled formulas need."""
+        from tercet.objectives.kernels import sign_tails
+
         tails = np.abs(z)
         np.exp(np.negative(tails, out=tails), out=tails)
-        return np.copysign(tails, (2.0 * y - 1.0) * z, out=tails)
+        sign_tails(tails, z, y)
+        return tails
 
     def part(self, order: int, z: Vector, y: Vector, compiled: bool = False) -> Vector:
         """l^(order) alone; compiled, from packed margins."""

@@ -2,12 +2,16 @@
 
 A small sample is copied, so that its rows lie side by side; of a larger one only the row numbers are kept. They are
 sorted, so that memory is read forward.
+
+Coefficients c are a vector, or a function that gives them for a piece of the rows: then they are made while they are
+used, and no vector as long as the data is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,10 +21,13 @@ from numpy.typing import NDArray
 from tercet.records import Matrix, Rows, Vector
 
 GROUPS = 16  # a sampled gradient's covariance is estimated from this many groups of rows
-BLOCK = 1 << 20  # bytes of a dense block that is gathered at once
-SHORT, LONG = 1 / 3, 0.1  # samples up to this fraction of sparse and of dense rows are copied: long rows read well
+BLOCK = 1 << 21  # bytes of the dense rows in one piece
+PIECE = 1 << 15  # sparse rows in one piece
+ALL = slice(None)
+SHORT, LONG = 0.25, 0.1  # samples up to this fraction of sparse and of dense rows are copied: long rows read well
 NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 UNLABELED: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+Coefficients = Vector | Callable[[slice], Vector]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +42,7 @@ class Picked:
         """Sort what was drawn, and deal the rows out to the groups."""
         m = len(drawn)
         labels = (np.arange(m) % min(GROUPS, m)).astype(np.uint8)
-        return Picked(np.sort(np.asarray(drawn, dtype=np.intp)), np.random.default_rng(m).permutation(labels))
+        return Picked(np.sort(drawn).astype(np.intp), np.random.default_rng(m).permutation(labels))
 
     def of_matrix(self, A: Any, copied: float) -> tuple[Any, Rows, NDArray[np.uint8]]:
         """A matrix, the rows to visit and their labels: a copy of a small sample, or the whole with row numbers."""
@@ -52,28 +59,37 @@ class Table(Protocol):
         """The number of rows here, and of columns."""
         ...
 
+    @property
+    def pieces(self) -> list[slice]:
+        """The rows in pieces that fit in the cache with all that is computed of them."""
+        ...
+
     def over(self, picked: Picked) -> Table:
         """Some rows of the whole matrix."""
         ...
 
-    def times(self, x: Vector) -> Vector:
-        """A x."""
+    def times(self, x: Vector, piece: slice = ALL) -> Vector:
+        """A x, or a piece of it."""
         ...
 
-    def weigh(self, c: Vector) -> Vector:
+    def lengths(self, piece: slice = ALL, P: Matrix | None = None) -> Vector:
+        """|a_i| for each row, or sqrt(a_i'P a_i), its length after a projection P."""
+        ...
+
+    def weigh(self, c: Coefficients) -> Vector:
         """A'c."""
         ...
 
-    def group_sums(self, c: Vector) -> Matrix:
-        """A'c split by the labels of the rows."""
+    def group_sums(self, c: Coefficients) -> Matrix:
+        """A'c split by the labels of the rows; all rows are one group where there are no labels."""
         ...
 
-    def gram(self, c: Vector) -> Matrix:
+    def gram(self, c: Coefficients) -> Matrix:
         """A' diag(c) A; rows with c = 0 cost nothing."""
         ...
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
-        """The rows in blocks, as arrays."""
+        """The rows as arrays, few at a time."""
         ...
 
 
@@ -82,9 +98,19 @@ def table_of(A: Any) -> Table:
     return SparseTable(A) if sp.issparse(A) else DenseTable(A)
 
 
+def cut(m: int, size: int) -> list[slice]:
+    """m rows in pieces of `size`."""
+    return [slice(start, min(m, start + size)) for start in range(0, m, size)]
+
+
+def by_piece(c: Coefficients) -> Callable[[slice], Vector]:
+    """Coefficients as a function of the piece."""
+    return c if callable(c) else c.__getitem__
+
+
 @dataclass(frozen=True, eq=False)
 class DenseTable:
-    """Rows of a NumPy array; a sample is gathered in blocks that fit in the cache."""
+    """Rows of a NumPy array; of a sample that was not copied each piece is gathered when it is used."""
 
     A: Any
     rows: Rows = field(default_factory=lambda: NONE)  # the rows to visit; none stands for all
@@ -95,56 +121,64 @@ class DenseTable:
         """The number of rows here, and of columns."""
         return (len(self.rows) or self.A.shape[0], self.A.shape[1])
 
+    @cached_property
+    def pieces(self) -> list[slice]:
+        """The rows in pieces that fit in the cache with all that is computed of them."""
+        m, d = self.shape
+        return cut(m, max(64, BLOCK // (8 * d)))
+
     def over(self, picked: Picked) -> DenseTable:
         """Some rows of the whole matrix."""
         return DenseTable(*picked.of_matrix(self.A, LONG))
 
+    def block(self, piece: slice) -> Matrix:
+        """A piece as an array: of all rows a view, of a sample a copy."""
+        return self.A[self.rows[piece] if len(self.rows) else piece]
+
     def blocks(self) -> Iterator[tuple[slice, Any]]:
-        """The rows in blocks; of all rows these are views, of a sample copies."""
-        m, d = self.shape
-        size = max(64, BLOCK // (8 * d))
-        for start in range(0, m, size):
-            piece = slice(start, min(m, start + size))
-            yield piece, self.A[self.rows[piece] if len(self.rows) else piece]
+        """The rows as arrays, few at a time."""
+        return ((piece, self.block(piece)) for piece in self.pieces)
 
-    def times(self, x: Vector) -> Vector:
-        """A x."""
-        if not len(self.rows):
-            return self.A @ x
-        z = np.empty(self.shape[0])
-        for piece, block in self.blocks():
-            np.matmul(block, x, out=z[piece])
-        return z
+    def times(self, x: Vector, piece: slice = ALL) -> Vector:
+        """A x, or a piece of it."""
+        if piece == ALL and len(self.rows):
+            return np.concatenate([block @ x for _, block in self.blocks()])
+        return self.block(piece) @ x
 
-    def weigh(self, c: Vector) -> Vector:
+    def lengths(self, piece: slice = ALL, P: Matrix | None = None) -> Vector:
+        """|a_i| for each row, or sqrt(a_i'P a_i), its length after a projection P."""
+        blocks = map(self.block, self.pieces if piece == ALL else [piece])
+        squares = [np.einsum("ij,ij->i", block if P is None else block @ P, block) for block in blocks]
+        return np.sqrt(np.maximum(np.concatenate(squares), 0.0))
+
+    def weigh(self, c: Coefficients) -> Vector:
         """A'c."""
-        if not len(self.rows):
-            return c @ self.A
-        total = np.zeros(self.shape[1])
+        total, c = np.zeros(self.shape[1]), by_piece(c)
         for piece, block in self.blocks():
-            total += c[piece] @ block
+            total += c(piece) @ block
         return total
 
-    def group_sums(self, c: Vector) -> Matrix:
+    def group_sums(self, c: Coefficients) -> Matrix:
         """A'c split by the labels of the rows; all rows are one group where there are no labels."""
         if not len(self.labels):
             return self.weigh(c)[None, :]
-        sums = np.zeros((int(self.labels.max()) + 1, self.shape[1]))
+        sums, c = np.zeros((int(self.labels.max()) + 1, self.shape[1])), by_piece(c)
         for piece, block in self.blocks():
             m = block.shape[0]
-            pick = sp.csc_array((c[piece], self.labels[piece], np.arange(m + 1)), shape=(len(sums), m))
+            pick = sp.csc_array((c(piece), self.labels[piece], np.arange(m + 1)), shape=(len(sums), m))
             sums += pick @ block
         return sums
 
-    def gram(self, c: Vector) -> Matrix:
+    def gram(self, c: Coefficients) -> Matrix:
         """A' diag(c) A; rows with c = 0 cost nothing."""
-        B = np.zeros((self.shape[1], self.shape[1]))
-        for piece, block in self.blocks():
-            used = np.flatnonzero(c[piece])
+        B, c = np.zeros((self.shape[1], self.shape[1])), by_piece(c)
+        for piece, rows in self.blocks():
+            weights = c(piece)
+            used = np.flatnonzero(weights)
             if len(used) == 0:
                 continue
-            weights = c[piece]
-            rows, weights = (block, weights) if len(used) == len(weights) else (block[used], weights[used])
+            if len(used) < len(weights):
+                rows, weights = rows[used], weights[used]
             B += rows.T @ (weights[:, None] * rows)
         return B
 
@@ -162,48 +196,70 @@ class SparseTable:
         """The number of rows here, and of columns."""
         return (len(self.rows) or self.A.shape[0], self.A.shape[1])
 
+    @cached_property
+    def pieces(self) -> list[slice]:
+        """The rows in pieces that fit in the cache with all that is computed of them."""
+        return cut(self.shape[0], PIECE)
+
     def over(self, picked: Picked) -> SparseTable:
         """Some rows of the whole matrix."""
         return SparseTable(*picked.of_matrix(self.A, SHORT))
 
-    def times(self, x: Vector) -> Vector:
-        """A x."""
+    def blocks(self) -> Iterator[tuple[slice, Any]]:
+        """The rows as arrays, copied, few at a time: what they are multiplied with may make them dense."""
+        return ((few, self.A[self.rows[few] if len(self.rows) else few]) for few in cut(self.shape[0], PIECE // 16))
+
+    def parts(self, piece: slice) -> tuple[Any, Any, Any, Rows]:
+        """data, indices and indptr of the rows of a piece, and which of them to visit."""
+        A = self.A
+        if len(self.rows):
+            return A.data, A.indices, A.indptr, self.rows[piece]
+        start, stop, _ = piece.indices(A.shape[0])
+        return A.data, A.indices, A.indptr[start : stop + 1], NONE
+
+    def times(self, x: Vector, piece: slice = ALL) -> Vector:
+        """A x, or a piece of it."""
         from tercet.objectives.kernels import csr_times
 
-        z = np.empty(self.shape[0])
-        csr_times(self.A.data, self.A.indices, self.A.indptr, self.rows, np.ascontiguousarray(x), z)
+        start, stop, _ = piece.indices(self.shape[0])
+        z = np.empty(stop - start)
+        csr_times(*self.parts(piece), np.ascontiguousarray(x), z)
         return z
 
-    def weigh(self, c: Vector) -> Vector:
+    def lengths(self, piece: slice = ALL, P: Matrix | None = None) -> Vector:
+        """|a_i| for each row, or sqrt(a_i'P a_i), its length after a projection P."""
+        from tercet.objectives.kernels import csr_forms
+
+        start, stop, _ = piece.indices(self.shape[0])
+        squares = np.empty(stop - start)
+        csr_forms(*self.parts(piece), np.empty((0, 0)) if P is None else np.ascontiguousarray(P), squares)
+        return np.sqrt(np.maximum(squares, 0.0))
+
+    def weigh(self, c: Coefficients) -> Vector:
         """A'c."""
         return self._sums(c, UNLABELED, 1)[0]
 
-    def group_sums(self, c: Vector) -> Matrix:
+    def group_sums(self, c: Coefficients) -> Matrix:
         """A'c split by the labels of the rows; all rows are one group where there are no labels."""
         return self._sums(c, self.labels, int(self.labels.max(initial=0)) + 1)
 
-    def _sums(self, c: Vector, labels: NDArray[np.uint8], groups: int) -> Matrix:
+    def _sums(self, c: Coefficients, labels: NDArray[np.uint8], groups: int) -> Matrix:
         from tercet.objectives.kernels import csr_weigh
 
-        sums = np.zeros((groups, self.shape[1]))
-        csr_weigh(self.A.data, self.A.indices, self.A.indptr, self.rows, c, labels, sums)
+        sums, c = np.zeros((groups, self.shape[1])), by_piece(c)
+        for piece in self.pieces:
+            csr_weigh(*self.parts(piece), c(piece), labels[piece], sums)
         return sums
 
-    def gram(self, c: Vector) -> Matrix:
+    def gram(self, c: Coefficients) -> Matrix:
         """A' diag(c) A; rows with c = 0 cost nothing."""
         from tercet.objectives.kernels import csr_gram
 
-        d = self.shape[1]
+        d, c = self.shape[1], by_piece(c)
         flat = np.zeros(d * d)
-        csr_gram(self.A.data, self.A.indices, self.A.indptr, self.rows, c, flat)
+        for piece in self.pieces:
+            csr_gram(*self.parts(piece), c(piece), flat)
         lower = flat.reshape(d, d)
         B = lower + lower.T
-        B[np.diag_indices(d)] *= 0.5
+        B.ravel()[:: d + 1] *= 0.5
         return B
-
-    def blocks(self) -> Iterator[tuple[slice, Any]]:
-        """The rows in blocks, copied."""
-        m, size = self.shape[0], 2048
-        for start in range(0, m, size):
-            piece = slice(start, min(m, start + size))
-            yield piece, self.A[self.rows[piece] if len(self.rows) else piece]

@@ -9,13 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tercet.objectives.linear import LinearPoint, LinearView, lengths
+from tercet.objectives.linear import LinearPoint, LinearView
 from tercet.records import Matrix, Vector
-
-
-def row_norms(view: LinearView) -> Vector:
-    """|a_i| for every row."""
-    return np.concatenate([lengths(block) for _, block in view.table.blocks()])
 
 
 def weighted_gram(view: LinearView, c: Vector) -> Matrix:
@@ -43,7 +38,7 @@ def variance(point: Any, order: int) -> float:
     if not isinstance(point, LinearPoint):
         return float("nan")
     view, c = point.view, point.coefficients(order)
-    norms = row_norms(view)
+    norms = view.table.lengths()
     if order == 1:
         mean = weighted_mean(view, c)
         return max(0.0, float(np.mean((c * norms) ** 2) - mean @ mean))

@@ -24,6 +24,13 @@ class Draws:
         self.order = np.empty(0, dtype=np.int32 if self.n < 2**31 else np.int64)  # int32: half the memory
 
     @cached_property
+    def last(self) -> Rows:
+        """For each row the number of the draw, among those made at once, that it came with; -1 if it never came."""
+        last = np.full(self.n, -1, dtype=self.order.dtype)
+        last[self.order] = 0
+        return last
+
+    @cached_property
     def shuffler(self) -> np.random.Generator:
         """The stream of the shuffled order."""
         return np.random.default_rng([self.seed, 0])
@@ -42,19 +49,26 @@ class Draws:
         return self.order[:m]
 
     def extend(self) -> None:
-        """Twice the rows, the new ones drawn from those that are not among them yet; in the end all the others.
-
-        With the rows so far r_0 < r_1 < ..., the t-th of the others is t + j, j being the number of r_i - i <= t.
-        """
-        known = np.sort(self.order)
-        if 8 * len(known) >= self.n:
+        """About twice the rows, by drawing and leaving out what came before; in the end all the others."""
+        known, kind = len(self.order), self.order.dtype
+        if 3 * known >= self.n:
             others = np.ones(self.n, dtype=bool)
-            others[known] = False
-            new = self.shuffler.permutation(np.flatnonzero(others))
-        else:
-            t = self.shuffler.choice(self.n - len(known), min(max(4096, len(known)), self.n), replace=False)
-            new = t + np.searchsorted(known - np.arange(len(known)), t, side="right")
-        self.order = np.concatenate([self.order, new.astype(known.dtype)])
+            others[self.order] = False
+            self.order = np.concatenate([self.order, self.shuffler.permutation(np.flatnonzero(others).astype(kind))])
+            return
+        new = self.shuffler.integers(self.n, size=max(4096, known + known // 4), dtype=kind)
+        new = new[self.last[new] < 0]
+        numbers = np.arange(len(new), dtype=kind)
+        self.last[new] = numbers
+        self.order = np.concatenate([self.order, new[self.last[new] == numbers]])  # of a row that came twice, the last
+        if 8 * len(self.order) >= self.n:
+            del self.last  # seldom needed again, and then made again
+
+    def forget(self) -> None:
+        """Let go of the shuffled order; asked for again, it is drawn again, and the same."""
+        self.__post_init__()
+        for name in ("last", "shuffler"):
+            self.__dict__.pop(name, None)
 
     def independent(self, m: int) -> Rows | None:
         """m rows, drawn afresh; None for all rows."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from tercet.objectives.linear import DENSE_LIMIT, LinearModel, LinearView, Penalty
 from tercet.objectives.losses import Cauchy, GemanMcClure, Logistic, SigmoidSquares, Squares, Welsch
-from tercet.objectives.variances import row_norms, weighted_gram
+from tercet.objectives.variances import weighted_gram
 from tercet.records import Vector
 from tercet.sampling.bounds import positive, whole
 from tercet.sampling.theory import Ranges
@@ -157,7 +157,7 @@ def constants(problem: LinearModel) -> Constants:
     if not isinstance(problem, LinearModel):
         raise ValueError(f"constants({type(problem).__name__}): exact for a LinearModel only; see estimate_constants.")
     view = problem.rows
-    norms, w = row_norms(view), np.ones(problem.n) if view.w is None else view.w
+    norms, w = view.table.lengths(), np.ones(problem.n) if view.w is None else view.w
     sup = loss_suprema(problem.loss, view.y)
     tops = [float(np.max(w * norms**k)) for k in (1, 2, 3, 4)]
     loss = [bound * top if top > 0 else 0.0 for bound, top in zip(orders(sup), tops, strict=True)]
