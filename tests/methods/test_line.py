@@ -211,8 +211,9 @@ def test_stm_of_no_worth_buys_no_third_derivative_of_a_plain_function_either():
 def test_stm_of_infinite_worth_buys_third_derivatives_at_every_iteration():
     result = tercet.minimize(MODEL, np.ones(D), method=tercet.STM(worth=np.inf))
     assert result.success
-    assert np.all(result.trace["third_bought"])
-    assert result.trace["third"][-1] > 0
+    used, paid = result.trace["third_bought"], np.diff(result.trace["third"], prepend=0.0) > 0
+    assert np.all(used | paid)  # a correction that promises no decrease is paid for and not used
+    assert np.mean(used) > 0.8
 
 
 @pytest.mark.parametrize(

@@ -400,6 +400,16 @@ def test_sgd_descends_on_small_batches_and_counts_only_its_gradients():
 # the certificate ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("start", [1.0, 0.1, 0.01, 1e-3])
+@pytest.mark.parametrize("x0", [(0.3, 0.7), (-1.0, 2.0), (0.0, 1e-3)])
+def test_a_flat_minimum_is_certified_to_order_3_from_wherever_f_is_rounded_off(start, x0):
+    """Where p1^4 is below the rounding of f, chi_3 = 24 p1 is still above its tolerance; the gradient leads on."""
+    method = tercet.STM(sigma=tercet.SignedEstimate(start=start))
+    result = tercet.minimize(FLAT, np.array(x0), order=3, tol=1e-8, method=method)
+    assert result.status is Status.CERTIFIED
+    assert abs(result.x[1]) <= 1e-4
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])

@@ -396,7 +396,8 @@ def test_ctrl_c_at_any_call_also_while_the_result_is_being_put_together_returns_
 def test_ctrl_c_inside_a_loss_returns_the_best_point_so_far(rule):
     for k in range(1, 12):
         result = linear_run(Failing(OwnLoss.formulas, k, KeyboardInterrupt()), rule, max_iterations=20)
-        assert result.status in (Status.INTERRUPTED, Status.MAX_ITERATIONS)
+        finished = (Status.CERTIFIED,) if k > 6 else ()  # the interruption came when all was done
+        assert result.status in (Status.INTERRUPTED, Status.MAX_ITERATIONS, *finished)
         assert result.fun <= LINEAR_F0
 
 

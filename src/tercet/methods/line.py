@@ -198,7 +198,8 @@ class Line:
             return Status.NOISE if self.memory.noisy else Status.ROUNDING
         if self.here.first.terms < self.run.n or self.settings.sizes.replacement:
             return None
-        if length(self.here.first.gradient()) > self.run.tolerances.eps1 or self.escape is not None:
+        small = self.memory.reach * self.run.tolerances.eps1
+        if length(self.here.first.gradient()) > small or self.escape is not None:
             return None
         if self.run.tolerances.order >= 2 and self.unfinished():
             return None
@@ -368,6 +369,7 @@ class Line:
         m.noisy = noise and not accepted
         if rounding and not accepted:
             m.control = replace(m.control, radius=0.5 * evidence.length)
+            m.hopeless = m.reach < 1.0
         elif not noise:
             m.control = self.settings.sigma.next(m.control, evidence)
         if evidence.length <= EPS * max(length(self.x), 1e-140):  # at x = 0 before |s|^2 underflows
@@ -398,12 +400,16 @@ class Line:
 
     def learn_escape(self, step: Step, accepted: bool, rounding: bool) -> None:
         """A shorter step along the escape direction next time, until it is too short to show in f."""
+        assert self.here is not None
         m, first = self.memory, self.settings.sigma.first()
         if accepted:
             m.control = replace(first, radius=2 * length(step.s))
             m.stuck = 0
         elif rounding:
-            self.escape, m.hopeless = None, True
+            # f no longer shows the way down, but at a flat minimum the gradient may still lead closer.
+            self.escape, m.control = None, first
+            m.reach = 0.1 * length(self.here.first.gradient()) / self.run.tolerances.eps1
+            m.hopeless = m.reach < 1e-8
         m.escape_sigma *= 4.0
 
     def move(self, step: Step, trial: CountedPoint) -> None:

@@ -112,7 +112,7 @@ class SignedEstimate:
     along one direction says little about another.
     """
 
-    start: float = 1.0
+    start: float = 0.01
     eta1: float = 0.1
     shrink: float = 0.03
     grow: float = 2.0

@@ -41,6 +41,7 @@ class Memory:
     stuck: int = 0
     escape_sigma: float = 1.0
     hopeless: bool = False  # no escape direction led down
+    reach: float = 1.0  # the certificate is asked for where |g| is at most this fraction of eps1
     certificate: Certificate | None = None
     spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
