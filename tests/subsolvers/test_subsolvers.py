@@ -436,20 +436,20 @@ def test_one_variable_is_enough(name):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_blur_is_the_decrease_that_an_error_of_the_gradient_can_pretend(seed):
+def test_promises_are_the_decreases_that_gradients_promise_and_their_errors_pretend(seed):
     point, how = problem(seed, convex=True), Regularization(0.7, 0.7)
     errors = np.random.default_rng(seed).standard_normal((4, D))
     workspace, step = solve("dense, spectral", point, how, order=2)
     shifted = point.B + 0.7 * (step.s @ step.s) * np.eye(D)
-    expected = 0.5 * sum(e @ np.linalg.solve(shifted, e) for e in errors)
-    np.testing.assert_allclose(workspace.blur(errors), expected, rtol=1e-8)
+    expected = [0.5 * e @ np.linalg.solve(shifted, e) for e in errors]
+    np.testing.assert_allclose(workspace.promises(errors), expected, rtol=1e-8)
 
 
 @every_solver
-def test_blur_is_a_positive_number_or_not_known(name):
+def test_promises_are_positive_numbers_or_not_known(name):
     workspace, _ = solve(name, problem(2), Regularization(0.7, 0.7))
-    blur = workspace.blur(np.ones((1, D)))
-    assert blur is None or blur > 0
+    promised = workspace.promises(np.ones((2, D)))
+    assert promised is None or (promised.shape == (2,) and np.all(promised > 0))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tercet.methods.sigma import Evidence, Miss
 from tercet.methods.state import Expansion, Memory, escape_step, restore_run, run_state
 from tercet.model import length
 from tercet.objectives.counting import CountedPoint
-from tercet.records import Certificate, Forecast, Matrix, Sizes, Status, Step, Vector
+from tercet.records import Certificate, Counts, Forecast, Matrix, Sizes, Status, Step, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Draws
 from tercet.sampling.rules import Outlook
@@ -170,10 +170,11 @@ class Line:
         Both are 1/2 v'(B + mu I)^-1 v with this iteration's B; where B is not factored, squared norms stand in.
         """
         assert self.here is not None
-        errors, g = self.sampling_errors(point), point.gradient()
-        pretended, promised = self.here.workspace.blur(errors), self.here.workspace.blur(g[None, :])
-        if pretended is None or promised is None:
-            pretended, promised = float(np.sum(errors**2)), float(g @ g)
+        both = np.vstack([self.sampling_errors(point), point.gradient()])
+        decreases = self.here.workspace.promises(both)
+        if decreases is None:
+            decreases = np.einsum("ij,ij->i", both, both)
+        pretended, promised = float(np.sum(decreases[:-1])), float(decreases[-1])
         return pretended / promised if promised > 0 else np.inf
 
     # stop? ----------------------------------------------------------------------------------------------------------
@@ -299,7 +300,7 @@ class Line:
         ratio = (f - after) / decrease if decrease > 0 and np.isfinite(after) else -np.inf
         rounding = bool(abs(decrease) <= 64 * EPS * abs(f))
         accepted = self.accepts(trial, ratio, rounding)
-        row = replace(self.row(step, after if accepted else f, ratio, accepted), counts=paid)
+        row = self.row(step, after if accepted else f, ratio, accepted, paid)
         if self.escape is None:
             self.learn(self.evidence(step, trial, ratio, accepted, after), rounding)
         else:
@@ -418,7 +419,7 @@ class Line:
         self.memory.length = length(step.s)
         self.memory.certificate = None
 
-    def row(self, step: Step, f: float, ratio: float, accepted: bool) -> Row:
+    def row(self, step: Step, f: float, ratio: float, accepted: bool, paid: Counts) -> Row:
         """What an observer sees of this iteration."""
         assert self.here is not None
         how = self.regularization(False)
@@ -438,6 +439,7 @@ class Line:
             third=step.third is not None,
             escape=0 if self.escape is None else self.escape.order,
             meets=meets,
+            counts=paid,
             predicted=step.forecast.decrease,
             guaranteed=sure.holds,
             failure=sure.failure,

@@ -90,7 +90,7 @@ class LinearPoint:
         """The Gram matrix that was formed here, or else nearby: what a point close to this one can use again."""
         return self.__dict__.get("reference", self.known)
 
-    @property
+    @cached_property
     def terms(self) -> int:
         """The number of rows."""
         return self.view.table.shape[0]
@@ -301,7 +301,7 @@ class LinearView:
     penalty: Penalty
     compiled: bool  # whether the compiled twins of the elementwise formulas are used
     rows: Rows | None = None  # which rows of the model, ascending; None: all
-    stale: float = 0.1  # a row's second derivative is formed again when it changed by more than this fraction
+    stale: float = 0.2  # a row's second derivative is formed again when it changed by more than this fraction
     straight: float = 0.2  # a row's third derivative is left out when its cubic term is below this fraction
 
     def at(self, x: Vector, near: Any = None) -> LinearPoint:

@@ -22,7 +22,7 @@ from tercet.records import Matrix, Rows, Vector
 
 GROUPS = 16  # a sampled gradient's covariance is estimated from this many groups of rows
 BLOCK = 1 << 21  # bytes of the dense rows in one piece
-PIECE = 1 << 15  # sparse rows in one piece
+PIECE = 1 << 14  # sparse rows in one piece
 ALL = slice(None)
 SHORT, LONG = 0.25, 0.1  # samples up to this fraction of sparse and of dense rows are copied: long rows read well
 NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
@@ -116,7 +116,7 @@ class DenseTable:
     rows: Rows = field(default_factory=lambda: NONE)  # the rows to visit; none stands for all
     labels: NDArray[np.uint8] = field(default_factory=lambda: UNLABELED)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """The number of rows here, and of columns."""
         return (len(self.rows) or self.A.shape[0], self.A.shape[1])
@@ -191,7 +191,7 @@ class SparseTable:
     rows: Rows = field(default_factory=lambda: NONE)  # the rows to visit; none stands for all
     labels: NDArray[np.uint8] = field(default_factory=lambda: UNLABELED)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """The number of rows here, and of columns."""
         return (len(self.rows) or self.A.shape[0], self.A.shape[1])
@@ -207,7 +207,7 @@ class SparseTable:
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """The rows as arrays, copied, few at a time: what they are multiplied with may make them dense."""
-        return ((few, self.A[self.rows[few] if len(self.rows) else few]) for few in cut(self.shape[0], PIECE // 16))
+        return ((few, self.A[self.rows[few] if len(self.rows) else few]) for few in cut(self.shape[0], PIECE // 8))
 
     def parts(self, piece: slice) -> tuple[Any, Any, Any, Rows]:
         """data, indices and indptr of the rows of a piece, and which of them to visit."""

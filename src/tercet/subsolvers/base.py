@@ -48,9 +48,9 @@ class Workspace(Protocol):
         """Whether chi_{m,i}(s) <= theta |s|^(4-i), i = 1, 2, 3 (Condition 2 of the paper); None where not checked."""
         ...
 
-    def blur(self, errors: Matrix) -> float | None:
-        """1/2 sum e'(B + mu I)^-1 e over the rows e of `errors`, mu the shift of the last step: how much decrease
-        an error of the gradient with this covariance can pretend. None where B is not factored."""
+    def promises(self, vectors: Matrix) -> Vector | None:
+        """1/2 v'(B + mu I)^-1 v for each row v, mu the shift of the last step: the decrease that a gradient v promises,
+        or that an error v of the gradient can pretend. None where B is not factored."""
         ...
 
 

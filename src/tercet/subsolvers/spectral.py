@@ -37,7 +37,7 @@ class Tridiagonal:
         d = len(B)
         if d < 3:
             return Tridiagonal(np.diag(B).copy(), np.diag(B, 1).copy())
-        factored, diag, off, tau, _ = lapack().dsytrd(B, lower=1, lwork=32 * d)
+        factored, diag, off, tau, _ = lapack().dsytrd(B, lower=1, lwork=8 * d)
         return Tridiagonal(diag, off, np.asfortranarray(factored[1:, :-1]), tau)
 
     def rotate(self, v: Matrix, back: bool = False) -> Matrix:
@@ -91,14 +91,14 @@ class Tridiagonal:
         s, mu = regularized_step(self, self.rotate(g), sigma, power, radius)
         return self.rotate(s, back=True), mu
 
-    def inverse_trace(self, errors: Matrix, shift: float) -> float:
-        """sum e'(T + shift I)^-1 e over the columns e of `errors`."""
+    def inverse_forms(self, columns: Matrix, shift: float) -> Vector:
+        """v'(T + shift I)^-1 v for each of the columns v."""
         rise = max(shift - self.floor, EPS * self.bound, 1e-290)
         solve = self.solver(rise)
         while solve is None:
             rise *= 4.0
             solve = self.solver(rise)
-        return float(np.sum(errors * solve(errors)))
+        return np.einsum("ij,ij->j", columns, solve(columns))
 
 
 @cache
