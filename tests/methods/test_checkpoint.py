@@ -25,6 +25,7 @@ START = 3.0 * RNG.standard_normal(6)
 METHODS = {
     "STM": tercet.STM(),
     "SCR": tercet.SCR(),
+    "B lags behind": tercet.STM(tercet.Progressive(multiple=4, lag=20)),
     "growing": tercet.STM(tercet.Growing(0.1, 1.5)),
     "adaptive": tercet.STM(tercet.Adaptive()),
     "fixed": tercet.STM(tercet.Fixed(0.2, 0.2, 0.2)),

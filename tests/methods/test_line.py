@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -366,3 +367,44 @@ def test_steps_that_shrink_at_zero_end_before_they_underflow(kind):
     )
     assert result.status is tercet.Status.ROUNDING
     assert result.fun == 0.0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
+def test_curvature_of_a_sample_serves_gradients_over_all_terms_to_the_end(kind, sparse):
+    """B is then an estimate, f and g are not: the same minimum, the same certificate, and far fewer Hessians."""
+    rng = np.random.default_rng(8)
+    n, d = 60_000, 3
+    A = rng.standard_normal((n, d))
+    y = (A @ rng.standard_normal(d) + rng.standard_normal(n) > 0).astype(float)
+    problem = tercet.LinearModel(sp.csr_array(A) if sparse else A, y, l2=1e-4)
+    found = {lag: tercet.minimize(problem, method=kind(tercet.Progressive(lag=lag)), tol=1e-10) for lag in (400.0, 1e9)}
+    lagging, exact = found[400.0], found[1e9]
+    assert lagging.success
+    assert exact.success
+    np.testing.assert_allclose(lagging.x, exact.x, atol=1e-8)
+    full = lagging.trace["size_gradient"] == n
+    assert full.any()
+    assert np.all(lagging.trace["size_hessian"][full] <= n / 10)
+    assert lagging.trace["hessian"][-1] < 0.5 * n < exact.trace["hessian"][-1]
+    assert lagging.certificate.over == f"all {n} components"
+
+
+def test_curvature_that_misleads_is_taken_over_all_terms_at_once():
+    """A column with few entries is hardly in the sample, and its curvature there is far off."""
+    rng = np.random.default_rng(9)
+    n, d = 60_000, 3
+    A = rng.standard_normal((n, d))
+    A[:, 2] = 0.0
+    A[5:25, 2] = 1.0
+    y = (A @ np.array([1.0, -1.0, 2.0]) + rng.standard_normal(n) > 0).astype(float)
+    problem = tercet.LinearModel(sp.csr_array(A), y, loss="logistic", l2=1e-9)
+    seen = 0
+    for seed in range(5):
+        result = tercet.minimize(problem, tol=1e-10, seed=seed)
+        assert result.success
+        lagged = np.count_nonzero((result.trace["size_gradient"] == n) & (result.trace["size_hessian"] < n))
+        seen += lagged > 0
+        assert lagged <= 4, "such a B does not serve for long"
+        assert result.trace["size_hessian"][-1] == n
+    assert seen > 0, "the example must begin with a B that misleads"

@@ -185,6 +185,34 @@ def test_progressive_grows_no_faster_in_a_hard_run_than_its_own_factor():
     assert rule.next(outlook(Sizes(70, 70, 70, 70), 10_000, iteration=1, noisy=True)).value == 105
 
 
+def test_curvature_stays_on_the_last_sample_while_it_explains_the_gradient():
+    rule, n, d = Progressive(), 100_000, 10
+    last = Sizes(9000, 9000, 9000, 9000)
+    lagging = rule.next(outlook(last, n=n, d=d, blur=10.0))
+    assert lagging == Sizes(n, n, 9000, 9000)
+    assert rule.next(outlook(lagging, n=n, d=d, missed=0.19, blur=10.0)) == lagging
+    for missed in (0.21, np.inf):
+        assert rule.next(outlook(lagging, n=n, d=d, missed=missed)) == Sizes(n, n, n, n)
+
+
+def test_curvature_over_too_few_terms_does_not_lag_behind():
+    assert Progressive().next(outlook(Sizes(*[9000] * 4), n=100_000, d=23, blur=10.0)) == Sizes(*[100_000] * 4)
+    assert Progressive(lag=390).next(outlook(Sizes(*[9000] * 4), n=100_000, d=23, blur=10.0)).hessian == 9000
+
+
+def test_curvature_lags_on_at_most_a_tenth_of_the_terms():
+    found = Progressive().next(outlook(Sizes(*[30_000] * 4), n=100_000, d=10, blur=100.0, iteration=100))
+    assert found == Sizes(100_000, 100_000, 10_000, 10_000)
+
+
+def test_a_run_is_hard_after_three_more_iterations_for_every_time_the_sample_grew():
+    rule, n, d = Progressive(multiple=10, hard=12), 10**7, 10
+    for grown, m in enumerate((100, 300, 900, 2700)):
+        easy = outlook(Sizes(m, m, m, m), n=n, d=d, blur=np.inf, iteration=12 + 3 * grown)
+        assert rule.next(easy).value == 3 * m
+        assert rule.next(replace(easy, iteration=13 + 3 * grown)).value == 2 * m
+
+
 @pytest.mark.parametrize("size", [0, -1, -0.5, 0.0, 1.5, float("nan"), True])
 @pytest.mark.parametrize(
     "make",

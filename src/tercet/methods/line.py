@@ -104,7 +104,10 @@ class Line:
                 self.run.start.forget()
             if self.x is self.run.x0 and self.point.terms >= self.run.n:
                 self.run.start = self.point
-        if self.settings.sizes.nested or self.memory.sizes.is_full(self.run.n):
+        if self.settings.sizes.nested:
+            self.here = self.nested_expansion()
+            return
+        if self.memory.sizes.is_full(self.run.n):
             full = self.run.view(None).exact(self.point) if promises(self.settings.sizes) else self.point
             self.here = self.expansion(full, full, full)
             return
@@ -131,30 +134,58 @@ class Line:
         taylor = Taylor(g, second, bent if self.settings.order >= 3 else None, self.run.dense, self.run.forms_third)
         return Expansion(self.point, first, second, third, self.run.subsolver(self.settings).prepare(taylor))
 
+    def nested_expansion(self) -> Expansion:
+        """All derivatives over the terms of f, or B and T over a smaller sample, whose Hessian is renewed."""
+        assert self.point is not None
+        sizes, curved = self.memory.sizes, self.point
+        if sizes.hessian < sizes.value:
+            curved = self.run.view(self.draws.beginning(sizes.hessian)).at(self.x, self.point)
+        return self.expansion(self.point, curved, curved)
+
     def enlarge(self) -> None:
         """Ask the size rule, and let a nested sample grow: x is looked at over more terms."""
         rule, n = self.settings.sizes, self.run.n
-        while rule.nested and self.memory.sizes.value < n and self.finite():
+        while rule.nested and not self.memory.sizes.is_full(n) and self.finite():
             assert self.point is not None
-            if length(self.point.gradient()) <= self.run.tolerances.eps1:
+            if self.point.terms < n and length(self.point.gradient()) <= self.run.tolerances.eps1:
                 self.memory.blur = np.inf  # this sample has nothing more to teach
             sizes = self.next_sizes()
             if sizes == self.memory.sizes:
                 return
-            trail = self.point.trail
-            self.here = self.point = None  # the old sample goes before the new one comes
+            self.grow(sizes)
+
+    def grow(self, sizes: Sizes) -> None:
+        """Look at x over more terms. The old sample goes before the new one comes."""
+        assert self.point is not None
+        trail, old = self.point.trail, self.memory.sizes
+        self.here = None
+        if sizes.value > old.value:
+            self.point = None
+        if sizes.hessian != old.hessian:
             self.run.leave()
+        if self.point is None:
             self.point = self.run.view(self.draws.beginning(sizes.value)).at(self.x, trail)
-            self.memory.sizes, self.memory.blur = sizes, 0.0
-            if sizes.value >= n:
-                self.draws.forget()
-            self.here = self.expansion(self.point, self.point, self.point)
+        if sizes.is_full(self.run.n):
+            self.draws.forget()
+        self.memory.sizes, self.memory.blur, self.memory.missed = sizes, 0.0, 0.0
+        self.here = self.nested_expansion()
 
     def next_sizes(self) -> Sizes:
         """What the size rule says now."""
         m = self.memory
         return self.settings.sizes.next(
-            Outlook(self.run.n, self.run.d, m.iteration, m.sizes, m.length, m.blur, m.noisy, m.spreads, self.variances)
+            Outlook(
+                n=self.run.n,
+                d=self.run.d,
+                iteration=m.iteration,
+                sizes=m.sizes,
+                step=m.length,
+                blur=m.blur,
+                noisy=m.noisy,
+                spreads=m.spreads,
+                variances=self.variances,
+                missed=m.missed,
+            )
         )
 
     def sampling_errors(self, point: CountedPoint) -> Matrix:
@@ -294,7 +325,7 @@ class Line:
         assert self.here is not None
         f, decrease = self.here.value.value(), step.forecast.decrease
         view = self.run.view(self.draws.beginning(self.memory.sizes.value))
-        trial = view.at(self.x + step.s, self.point)
+        trial = view.at(self.x + step.s, self.here.second if self.settings.sizes.nested else self.point)
         after = trial.value()
         paid = self.run.meter.counts()  # what it took to know f here; the gradient belongs to the next iteration
         ratio = (f - after) / decrease if decrease > 0 and np.isfinite(after) else -np.inf
@@ -346,6 +377,7 @@ class Line:
         if compare:
             left = length(trial.gradient() - step.second.gradient)
             self.memory.unexplained = left / max(length(self.here.first.gradient()), 1e-300)
+        self.memory.missed = self.memory.unexplained if accepted else np.inf
         third = None if step.third is None else miss(step.third)
         return Evidence(ratio, accepted, length(step.s), self.settings.power, miss(step.second), third)
 

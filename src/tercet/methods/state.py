@@ -36,6 +36,7 @@ class Memory:
     iteration: int = 0
     length: float = np.nan  # |s| of the last accepted step
     unexplained: float = 1.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
+    missed: float = 0.0  # the same of the last step over these samples; inf where it was rejected
     noisy: bool = False
     blur: float = 0.0
     stuck: int = 0

@@ -8,7 +8,7 @@ the sizes of the first and of the next iteration.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, nan
+from math import ceil, log, nan
 from numbers import Integral
 from typing import Protocol
 
@@ -28,6 +28,7 @@ class Outlook:
     noisy: bool  # the last step was rejected, and sampling error explains that
     spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)  # typical deviation of one term's g, B, T from the mean
     variances: tuple[float, float, float] = (nan, nan, nan)  # of the drawn terms' g, B, T, for rules that observe them
+    missed: float = 0.0  # what the last quadratic over these samples left of the gradient; inf: the step was rejected
 
 
 class SizeRule(Protocol):
@@ -187,19 +188,24 @@ class Progressive:
     which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data. A first
     sample above a fifth of the data and later ones above a tenth, which serve for an iteration or two, are passed over,
     because scattered rows have to be collected first, which takes nearly as long as all rows in their order.
-    A run that has taken more than `hard` iterations will take many more, and then it pays to grow by smaller steps, up
-    to a third of the data, each solved to a sixth of `kappa`.
+    A run that has taken more than `hard` iterations, and three for every time its sample grew, will take many more; then
+    it pays to grow by smaller steps, up to a third of the data, each solved to a sixth of `kappa`.
+
+    When g is taken over all terms, B and T stay on the last sample, or on a tenth of the terms, if that is at least
+    `lag` d, for as long as such a B leaves less than a fifth of the gradient unexplained: its error, of the order
+    sqrt(d/m), costs less in convergence than a Hessian over all terms in time.
     """
 
     multiple: float = 20.0
     factor: float = 3.0
     kappa: float = 0.3
     hard: int = 12
+    lag: float = 400.0
     nested: bool = True
     replacement: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("multiple", "kappa"):
+        for name in ("multiple", "kappa", "lag"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"Progressive({name}={getattr(self, name)}): {name} must be positive.")
         if not self.factor > 1:
@@ -213,11 +219,17 @@ class Progressive:
 
     def next(self, outlook: Outlook) -> Sizes:
         """The same sample while it still teaches, else the next larger one."""
-        m, hard = outlook.sizes.value, outlook.iteration > self.hard
+        m, n = outlook.sizes.hessian, outlook.n
+        hard = outlook.iteration > self.hard + 3.0 * max(0.0, log(m / (self.multiple * outlook.d), self.factor))
         kappa, factor, near = (self.kappa / 6, min(2.0, self.factor), 3.0) if hard else (self.kappa, self.factor, 10.0)
-        if m >= outlook.n or not (outlook.noisy or outlook.blur * kappa >= 1.0):
+        if outlook.sizes.value >= n:
+            return Sizes(n, n, n, n) if outlook.missed > 0.2 else outlook.sizes
+        if not (outlook.noisy or outlook.blur * kappa >= 1.0):
             return outlook.sizes
-        return self.settle(ceil(factor * m), outlook.n, near)
+        grown = self.settle(ceil(factor * m), n, near)
+        behind = min(m, n // 10)
+        lags = grown.value == n and self.lag * outlook.d <= behind
+        return replace(grown, hessian=behind, third=behind) if lags else grown
 
     def settle(self, m: int, n: int, near: float) -> Sizes:
         """m terms, or all of them where less than the factor `near` is missing."""
