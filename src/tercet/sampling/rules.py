@@ -188,8 +188,8 @@ class Progressive:
     which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data. A first
     sample above a fifth of the data and later ones above a tenth, which serve for an iteration or two, are passed over,
     because scattered rows have to be collected first, which takes nearly as long as all rows in their order.
-    A run that has taken more than `hard` iterations, and three for every time its sample grew, will take many more; then
-    it pays to grow by smaller steps, up to a third of the data, each solved to a sixth of `kappa`.
+    A run that has taken more than `hard` iterations, and three for every time its sample grew, will take many more, and
+    then it pays to grow by smaller steps, up to a third of the data, each solved to a sixth of `kappa`.
 
     When g is taken over all terms, B and T stay on the last sample, or on a tenth of the terms, if that is at least
     `lag` d, for as long as such a B leaves less than a fifth of the gradient unexplained: its error, of the order
