@@ -89,12 +89,13 @@ def subset_of(data: Data, rows: int) -> Data:
 
 FULL = (
     Case("a9a", "a9a", lambda: load("a9a"), seeds=5, budget=240),
-    Case("covtype", "covtype, scaled", lambda: load("covtype"), seeds=3, budget=300),
-    Case("covtype_raw", "covtype, raw (badly conditioned)", lambda: load("covtype_raw"), seeds=3, budget=240),
+    Case("covtype", "covtype, scaled", lambda: load("covtype"), seeds=3, budget=240),
+    Case("covtype_raw", "covtype, raw (badly conditioned)", lambda: load("covtype_raw"), seeds=3, budget=150, repeats=2,
+         patience=3.0, longest=6.0),
     Case("sparse", "generated sparse, 20000 x 50000, 0.1 % filled", sparse_data, seeds=3, budget=180,
          longest=6.0),
-    Case("dense", "generated dense, 10^6 x 50", lambda: dense_data(10**6), seeds=3, budget=240, patience=6.0,
-         lbfgs_patience=6.0),
+    Case("dense", "generated dense, 10^6 x 50", lambda: dense_data(10**6), seeds=2, budget=150, repeats=2,
+         patience=5.0, lbfgs_patience=6.0),
     Case("logistic", "a9a, logistic loss (convex)", lambda: load("a9a"), seeds=3, budget=60, loss="logistic",
          starts=("zero",), longest=5.0),
 )  # fmt: skip
