@@ -142,7 +142,7 @@ class PlainWorkspace:
     def meets(self, step: Step, how: Any) -> tuple[None, None, None]:
         return None, None, None
 
-    def blur(self, errors: np.ndarray) -> None:
+    def decreases(self, errors: np.ndarray) -> None:
         return None
 
 

@@ -163,7 +163,7 @@ def bomb():
     return buffer.getvalue()
 
 
-HEADER = {"format": "tercet checkpoint", "version": 1}
+HEADER = {"format": "tercet checkpoint", "version": 2}
 HOSTILE = {
     "empty": b"",
     "text": b"iteration 3, all is well",

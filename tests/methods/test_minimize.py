@@ -410,6 +410,13 @@ def test_a_flat_minimum_is_certified_to_order_3_from_wherever_f_is_rounded_off(s
     assert abs(result.x[1]) <= 1e-4
 
 
+def test_a_flat_minimum_with_a_tolerance_from_numpy_leaves_a_checkpoint(tmp_path):
+    path = tmp_path / "flat.npz"
+    result = tercet.minimize(FLAT, np.array([0.3, 0.7]), order=3, tol=np.float64(1e-8), checkpoint=path)
+    assert result.status is Status.CERTIFIED
+    assert path.exists()
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])

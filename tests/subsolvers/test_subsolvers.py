@@ -442,13 +442,13 @@ def test_promises_are_the_decreases_that_gradients_promise_and_their_errors_pret
     workspace, step = solve("dense, spectral", point, how, order=2)
     shifted = point.B + 0.7 * (step.s @ step.s) * np.eye(D)
     expected = [0.5 * e @ np.linalg.solve(shifted, e) for e in errors]
-    np.testing.assert_allclose(workspace.promises(errors), expected, rtol=1e-8)
+    np.testing.assert_allclose(workspace.decreases(errors), expected, rtol=1e-8)
 
 
 @every_solver
 def test_promises_are_positive_numbers_or_not_known(name):
     workspace, _ = solve(name, problem(2), Regularization(0.7, 0.7))
-    promised = workspace.promises(np.ones((2, D)))
+    promised = workspace.decreases(np.ones((2, D)))
     assert promised is None or (promised.shape == (2,) and np.all(promised > 0))
 
 

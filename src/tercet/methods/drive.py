@@ -91,7 +91,8 @@ class Drive:
             status, error = Status.INTERRUPTED, interruption
             certificate = self.nothing(status)
         certificate = replace(certificate, sampling=summarize(self.rows))
-        if certificate.holds and status in (Status.MAX_ITERATIONS, Status.MAX_EPOCHS, Status.NOISE, Status.ROUNDING):
+        ended = (Status.MAX_ITERATIONS, Status.MAX_EPOCHS, Status.NOISE, Status.ROUNDING, Status.NOT_CERTIFIED)
+        if certificate.holds and status in ended:
             status = Status.CERTIFIED
         if status is Status.CERTIFIED and not certificate.holds:
             status = Status.NOT_CERTIFIED

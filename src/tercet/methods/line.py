@@ -159,7 +159,7 @@ class Line:
         assert self.point is not None
         trail, old = self.point.trail, self.memory.sizes
         self.here = None
-        if sizes.value > old.value:
+        if sizes.value != old.value:
             self.point = None
         if sizes.hessian != old.hessian:
             self.run.leave()
@@ -202,10 +202,10 @@ class Line:
         """
         assert self.here is not None
         both = np.vstack([self.sampling_errors(point), point.gradient()])
-        decreases = self.here.workspace.promises(both)
-        if decreases is None:
-            decreases = np.einsum("ij,ij->i", both, both)
-        pretended, promised = float(np.sum(decreases[:-1])), float(decreases[-1])
+        each = self.here.workspace.decreases(both)
+        if each is None:
+            each = np.einsum("ij,ij->i", both, both)
+        pretended, promised = float(np.sum(each[:-1])), float(each[-1])
         return pretended / promised if promised > 0 else np.inf
 
     # stop? ----------------------------------------------------------------------------------------------------------
@@ -402,9 +402,11 @@ class Line:
         m.noisy = noise and not accepted
         if rounding and not accepted:
             m.control = replace(m.control, radius=0.5 * evidence.length)
-            m.hopeless = m.reach < 1.0
+            m.hopeless = bool(m.reach < 1.0)
         elif not noise:
             m.control = self.settings.sigma.next(m.control, evidence)
+        if accepted and not rounding:
+            m.reach = 1.0
         if evidence.length <= EPS * max(length(self.x), 1e-140):  # at x = 0 before |s|^2 underflows
             m.stuck, m.noisy = PATIENCE, not self.consistent()
         elif m.noisy or rounding:
@@ -437,12 +439,12 @@ class Line:
         m, first = self.memory, self.settings.sigma.first()
         if accepted:
             m.control = replace(first, radius=2 * length(step.s))
-            m.stuck = 0
+            m.stuck, m.reach = 0, 1.0
         elif rounding:
             # f no longer shows the way down, but at a flat minimum the gradient may still lead closer.
             self.escape, m.control = None, first
             m.reach = 0.1 * length(self.here.first.gradient()) / self.run.tolerances.eps1
-            m.hopeless = m.reach < 1e-8
+            m.hopeless = bool(m.reach < 1e-8)
         m.escape_sigma *= 4.0
 
     def move(self, step: Step, trial: CountedPoint) -> None:

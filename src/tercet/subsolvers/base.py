@@ -48,7 +48,7 @@ class Workspace(Protocol):
         """Whether chi_{m,i}(s) <= theta |s|^(4-i), i = 1, 2, 3 (Condition 2 of the paper); None where not checked."""
         ...
 
-    def promises(self, vectors: Matrix) -> Vector | None:
+    def decreases(self, vectors: Matrix) -> Vector | None:
         """1/2 v'(B + mu I)^-1 v for each row v, mu the shift of the last step: the decrease that a gradient v promises,
         or that an error v of the gradient can pretend. None where B is not factored."""
         ...

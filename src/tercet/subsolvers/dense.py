@@ -100,7 +100,7 @@ class SpectralWorkspace:
         g, Bs = self.taylor.g, self.taylor.second.hessian() @ s
         return Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
 
-    def promises(self, vectors: Matrix) -> Vector:
+    def decreases(self, vectors: Matrix) -> Vector:
         """1/2 v'(B + mu I)^-1 v for each row v."""
         T = self.tridiagonal
         return 0.5 * T.inverse_forms(T.rotate(vectors.T), self.shift)
@@ -148,7 +148,7 @@ class FormedWorkspace:
         first = meets_first(model.gradient(s), s, theta)
         return first, bool(-values[0] <= theta * r * r), bool(chi3 <= theta * r)
 
-    def promises(self, vectors: Matrix) -> Vector | None:
+    def decreases(self, vectors: Matrix) -> Vector | None:
         """Not needed: T is formed only for deterministic functions."""
         return None
 

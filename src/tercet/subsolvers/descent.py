@@ -100,6 +100,6 @@ class DescentWorkspace:
         length = float(np.linalg.norm(s))
         return s if length <= radius else s * (radius / length)
 
-    def promises(self, vectors: Matrix) -> Vector | None:
+    def decreases(self, vectors: Matrix) -> Vector | None:
         """None: B is not factored."""
         return None

@@ -144,7 +144,7 @@ class KrylovWorkspace:
         gradient = step.second.gradient + Regularizer(how.second, how.power).gradient(step.s)
         return meets_first(gradient, step.s, self.settings.theta), None, None
 
-    def promises(self, vectors: Matrix) -> Vector | None:
+    def decreases(self, vectors: Matrix) -> Vector | None:
         """None: B is not factored."""
         return None
 
