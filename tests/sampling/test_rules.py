@@ -185,14 +185,14 @@ def test_progressive_grows_no_faster_in_a_hard_run_than_its_own_factor():
     assert rule.next(outlook(Sizes(70, 70, 70, 70), 10_000, iteration=1, noisy=True)).value == 105
 
 
-def test_curvature_stays_on_the_last_sample_while_it_explains_the_gradient():
+def test_curvature_stays_on_the_last_sample_while_it_explains_the_gradient_and_bends_to_the_end():
     rule, n, d = Progressive(), 100_000, 10
     last = Sizes(9000, 9000, 9000, 9000)
     lagging = rule.next(outlook(last, n=n, d=d, blur=10.0))
     assert lagging == Sizes(n, n, 9000, 9000)
     assert rule.next(outlook(lagging, n=n, d=d, missed=0.19, blur=10.0)) == lagging
     for missed in (0.21, np.inf):
-        assert rule.next(outlook(lagging, n=n, d=d, missed=missed)) == Sizes(n, n, n, n)
+        assert rule.next(outlook(lagging, n=n, d=d, missed=missed)) == Sizes(n, n, n, 9000)
 
 
 def test_curvature_over_too_few_terms_does_not_lag_behind():

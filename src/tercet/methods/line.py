@@ -135,17 +135,17 @@ class Line:
         return Expansion(self.point, first, second, third, self.run.subsolver(self.settings).prepare(taylor))
 
     def nested_expansion(self) -> Expansion:
-        """All derivatives over the terms of f, or B and T over a smaller sample, whose Hessian is renewed."""
+        """All derivatives over the terms of f, but B and T perhaps over the last sample of those before."""
         assert self.point is not None
-        sizes, curved = self.memory.sizes, self.point
-        if sizes.hessian < sizes.value:
-            curved = self.run.view(self.draws.beginning(sizes.hessian)).at(self.x, self.point)
-        return self.expansion(self.point, curved, curved)
+        sizes, behind = self.memory.sizes, self.point
+        if sizes.third < sizes.value:
+            behind = self.run.view(self.draws.beginning(sizes.third)).at(self.x, self.point)
+        return self.expansion(self.point, behind if sizes.hessian < sizes.value else self.point, behind)
 
     def enlarge(self) -> None:
         """Ask the size rule, and let a nested sample grow: x is looked at over more terms."""
         rule, n = self.settings.sizes, self.run.n
-        while rule.nested and not self.memory.sizes.is_full(n) and self.finite():
+        while rule.nested and self.memory.sizes.hessian < n and self.finite():
             assert self.point is not None
             if self.point.terms < n and length(self.point.gradient()) <= self.run.tolerances.eps1:
                 self.memory.blur = np.inf  # this sample has nothing more to teach
@@ -161,12 +161,12 @@ class Line:
         self.here = None
         if sizes.value != old.value:
             self.point = None
-        if sizes.hessian != old.hessian:
+        if sizes.third != old.third:
             self.run.leave()
         if self.point is None:
             self.point = self.run.view(self.draws.beginning(sizes.value)).at(self.x, trail)
-        if sizes.is_full(self.run.n):
-            self.draws.forget()
+        if sizes.value >= self.run.n:
+            self.draws.rest()
         self.memory.sizes, self.memory.blur, self.memory.missed = sizes, 0.0, 0.0
         self.here = self.nested_expansion()
 

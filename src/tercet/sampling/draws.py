@@ -62,13 +62,11 @@ class Draws:
         self.last[new] = numbers
         self.order = np.concatenate([self.order, new[self.last[new] == numbers]])  # of a row that came twice, the last
         if 8 * len(self.order) >= self.n:
-            del self.last  # seldom needed again, and then made again
+            self.rest()
 
-    def forget(self) -> None:
-        """Let go of the shuffled order; asked for again, it is drawn again, and the same."""
-        self.__post_init__()
-        for name in ("last", "shuffler"):
-            self.__dict__.pop(name, None)
+    def rest(self) -> None:
+        """Let go of what only further rows would need; it is made again if they are asked for."""
+        self.__dict__.pop("last", None)
 
     def independent(self, m: int) -> Rows | None:
         """m rows, drawn afresh; None for all rows."""

@@ -192,8 +192,8 @@ class Progressive:
     then it pays to grow by smaller steps, up to a third of the data, each solved to a sixth of `kappa`.
 
     When g is taken over all terms, B and T stay on the last sample, or on a tenth of the terms, if that is at least
-    `lag` d, for as long as such a B leaves less than a fifth of the gradient unexplained: its error, of the order
-    sqrt(d/m), costs less in convergence than a Hessian over all terms in time.
+    `lag` d, B for as long as it leaves less than a fifth of the gradient unexplained: their error, of the order
+    sqrt(d/m), costs less in convergence than derivatives over all terms in time.
     """
 
     multiple: float = 20.0
@@ -223,7 +223,7 @@ class Progressive:
         hard = outlook.iteration > self.hard + 3.0 * max(0.0, log(m / (self.multiple * outlook.d), self.factor))
         kappa, factor, near = (self.kappa / 6, min(2.0, self.factor), 3.0) if hard else (self.kappa, self.factor, 10.0)
         if outlook.sizes.value >= n:
-            return Sizes(n, n, n, n) if outlook.missed > 0.2 else outlook.sizes
+            return replace(outlook.sizes, hessian=n) if outlook.missed > 0.2 else outlook.sizes
         if not (outlook.noisy or outlook.blur * kappa >= 1.0):
             return outlook.sizes
         grown = self.settle(ceil(factor * m), n, near)
