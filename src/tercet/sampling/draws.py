@@ -41,7 +41,7 @@ class Draws:
         return np.random.default_rng([self.seed, 1])
 
     def beginning(self, m: int) -> Rows | None:
-        """The first m rows of the shuffled order; None for all rows. A small m takes four bytes a row, and little time."""
+        """The first m rows of the shuffled order; None for all. A small m takes four bytes a row, and little time."""
         if m >= self.n:
             return None
         while len(self.order) < m:
