@@ -13,7 +13,7 @@ from tercet.records import Certificate, Counts, Status
 from tercet.result import Info, Result, Trace
 from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive, Ranges, Theory
 from tercet.storage import load, save
-from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
+from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov, Subspace
 
 __version__ = "0.1.0"
 
@@ -41,6 +41,7 @@ __all__ = [
     "Result",
     "SignedEstimate",
     "Status",
+    "Subspace",
     "Theory",
     "Tolerances",
     "Trace",

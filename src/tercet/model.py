@@ -7,9 +7,11 @@ with p = 4 for the third-order method and p = 3 for cubic regularization.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf, sqrt
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,22 @@ def power_of(r: float, p: int) -> float:
 def length(v: Vector) -> float:
     """|v|; for short vectors faster than NumPy's general norm."""
     return sqrt(v.dot(v))
+
+
+def combine(a: Vector, V: Sequence[Vector]) -> Vector:
+    """The sum of a_k v_k."""
+    total = a[0] * V[0]
+    for weight, v in zip(a[1:], V[1:], strict=True):
+        total = blas().daxpy(v, total, a=weight)  # in place
+    return total
+
+
+@cache
+def blas() -> Any:
+    """scipy.linalg.blas, imported when it is first used."""
+    import scipy.linalg.blas
+
+    return scipy.linalg.blas
 
 
 @dataclass(frozen=True)

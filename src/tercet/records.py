@@ -78,6 +78,8 @@ class Step:
     third: Forecast | None
     inner: int
     sigma: float
+    point: Any = None  # f at x + s, where the sub-solver has looked at it
+    left: float | None = None  # what the quadratic model left of the gradient, where s was found without the others
 
     @property
     def forecast(self) -> Forecast:

@@ -30,6 +30,8 @@ METHODS = {
     "adaptive": tercet.STM(tercet.Adaptive()),
     "fixed": tercet.STM(tercet.Fixed(0.2, 0.2, 0.2)),
     "full Krylov": tercet.STM(tercet.Full(), tercet.Krylov()),
+    "full Subspace": tercet.STM(tercet.Full(), tercet.Subspace()),
+    "sampled Subspace": tercet.STM(tercet.Progressive(multiple=4), tercet.Subspace()),
     "descent": tercet.SCR(subsolver=tercet.GradientDescent()),
     "paper": tercet.STM.paper(),
     "SGD": tercet.SGD(),

@@ -48,6 +48,9 @@ class Line:
 
     def __post_init__(self) -> None:
         n, d, rule = self.run.n, self.run.d, self.settings.sizes
+        subsolver = self.run.subsolver(self.settings)
+        if hasattr(subsolver, "check"):
+            subsolver.check(self.run.raw, rule)
         self.draws = Draws(n, self.run.seed, rule.replacement)
         self.memory = Memory(self.settings.sigma.first(), rule.first(n, d))
         self.sampled = self.memory.sizes.value < n
@@ -233,9 +236,18 @@ class Line:
         small = self.memory.reach * self.run.tolerances.eps1
         if length(self.here.first.gradient()) > small or self.escape is not None:
             return None
+        if self.here.first.drifted:
+            self.look_again()
+            return self.stop()
         if self.run.tolerances.order >= 2 and self.unfinished():
             return None
         return self.certify()
+
+    def look_again(self) -> None:
+        """The same x, owing nothing to the steps that led to it."""
+        assert self.here is not None
+        self.point, self.here = self.run.view(None).exact(self.here.first), None
+        self.expand()
 
     def unfinished(self) -> bool:
         """A flat direction can hide a decrease behind a small gradient; go on while the model still promises one."""
@@ -290,7 +302,7 @@ class Line:
     def regularization(self, bends: bool) -> Regularization:
         """sigma and radius as they stand."""
         c = self.memory.control
-        return Regularization(c.second, c.third, self.settings.power, c.radius, bends)
+        return Regularization(c.second, c.third, self.settings.power, c.radius, bends, self.memory.unexplained)
 
     def quadratic_step(self) -> Step:
         """The step that no third derivative is bought for."""
@@ -314,6 +326,8 @@ class Line:
     def trusted(self, step: Step) -> bool:
         """The step and its promise are within reason: |s| <= 3 max(1, |x|), phi(0) - phi(s) <= 1000 max(1, |f|)."""
         assert self.here is not None
+        if step.point is not None:
+            return True
         reach = 3.0 * max(1.0, float(np.max(np.abs(self.x))))
         most = 1e3 * max(1.0, abs(self.here.value.value()))
         return bool(np.max(np.abs(step.s)) <= reach and step.forecast.decrease <= most)
@@ -324,8 +338,7 @@ class Line:
         """rho = (f(x) - f(x+s)) / (phi(0) - phi(s)); accept, update sigma, remember."""
         assert self.here is not None
         f, decrease = self.here.value.value(), step.forecast.decrease
-        view = self.run.view(self.draws.beginning(self.memory.sizes.value))
-        trial = view.at(self.x + step.s, self.here.second if self.settings.sizes.nested else self.point)
+        trial = self.trial(step)
         after = trial.value()
         paid = self.run.meter.counts()  # what it took to know f here; the gradient belongs to the next iteration
         ratio = (f - after) / decrease if decrease > 0 and np.isfinite(after) else -np.inf
@@ -347,6 +360,14 @@ class Line:
                 self.memory.sizes, self.memory.stuck, self.here = sizes, 0, None
         return row
 
+    def trial(self, step: Step) -> CountedPoint:
+        """f at x + s over the terms of f; a sub-solver that had the same terms may have looked at it already."""
+        assert self.here is not None
+        if step.point is not None and self.here.second is self.here.value:
+            return step.point
+        view = self.run.view(self.draws.beginning(self.memory.sizes.value))
+        return view.at(self.x + step.s, self.here.second if self.settings.sizes.nested else self.point)
+
     def accepts(self, trial: CountedPoint, ratio: float, rounding: bool) -> bool:
         """ratio >= eta1 with a finite gradient; where f is rounded off, a smaller gradient decides."""
         assert self.here is not None
@@ -367,7 +388,7 @@ class Line:
     def evidence(self, step: Step, trial: CountedPoint, ratio: float, accepted: bool, after: float) -> Evidence:
         """How the polynomials of second and third order missed the trial point."""
         assert self.here is not None
-        f, compare = self.here.value.value(), accepted and self.consistent()
+        f, compare = self.here.value.value(), accepted and self.consistent() and step.point is None
         noise = 0.0 if self.consistent() else self.allowance(step)
 
         def miss(forecast: Forecast) -> Miss:
@@ -377,6 +398,8 @@ class Line:
         if compare:
             left = length(trial.gradient() - step.second.gradient)
             self.memory.unexplained = left / max(length(self.here.first.gradient()), 1e-300)
+        elif accepted and step.left is not None:
+            self.memory.unexplained = step.left
         self.memory.missed = self.memory.unexplained if accepted else np.inf
         third = None if step.third is None else miss(step.third)
         return Evidence(ratio, accepted, length(step.s), self.settings.power, miss(step.second), third)

@@ -24,13 +24,13 @@ from tercet.objectives.counting import Meter
 from tercet.objectives.functions import Function
 from tercet.result import Info, Result
 from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive, Ranges, Theory
-from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
+from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov, Subspace
 
 PARTS: dict[str, type] = {
     part.__qualname__: part
     for part in (
         STM, SCR, SGD, PaperSigma, SignedEstimate, Full, Fixed, Growing, Adaptive, Progressive,
-        Theory, Ranges, Dense, Krylov, GradientDescent, Accelerated,
+        Theory, Ranges, Dense, Krylov, Subspace, GradientDescent, Accelerated,
     )
 }  # fmt: skip
 THIRD_ORDER_LIMIT = 3000  # up to this many variables a third-order certificate is asked for by default

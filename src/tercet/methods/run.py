@@ -13,7 +13,7 @@ from tercet.objectives.counting import Counted, CountedPoint, CountedView, Meter
 from tercet.records import Certificate, Rows, Status, Vector
 from tercet.result import Row
 from tercet.sampling.rules import SizeRule
-from tercet.subsolvers import Dense, Krylov
+from tercet.subsolvers import Dense, Krylov, Subspace
 from tercet.subsolvers.base import Subsolver
 
 
@@ -91,7 +91,8 @@ class Run:
 
     def subsolver(self, settings: Settings) -> Subsolver:
         """The sub-solver that was asked for, or the one that suits d."""
-        return settings.subsolver or (Dense() if self.dense else Krylov())
+        spans = getattr(self.raw, "spans", False) and settings.sizes.nested
+        return settings.subsolver or (Dense() if self.dense else Subspace() if spans else Krylov())
 
 
 class Walk(Protocol):

@@ -10,6 +10,8 @@ import numpy as np
 
 from tercet.model import power_of
 
+SMALLEST = 1e-100  # sigma after many steps without a miss
+
 
 @dataclass(frozen=True)
 class Control:
@@ -146,7 +148,7 @@ class SignedEstimate:
         """One sigma, from how its polynomial missed."""
         estimate = miss.estimate(evidence.length, evidence.power)
         if evidence.accepted:
-            return max(estimate, self.shrink * sigma)
+            return max(estimate, self.shrink * sigma, SMALLEST)
         if not np.isfinite(miss.value):
             return 10.0 * self.grow * sigma
         return max(self.grow * sigma, min(estimate, self.leap * sigma))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tercet.objectives.base import Objective, Point, View
+from tercet.objectives.span import Span
 from tercet.records import Counts, Matrix, Rows, Tensor, Vector
 
 R = TypeVar("R")
@@ -56,7 +57,8 @@ class CountedPoint:
 
     def __init__(self, point: Point, x: Vector, meter: Meter):
         self.x: Vector = x
-        self.point, self._meter = point, meter
+        self.point: Any = point
+        self._meter = meter
         self.terms: int = point.terms
         if hasattr(point, "watch"):  # differences make many calls, and each of them looks at the clock
             point.watch(meter.look)
@@ -86,15 +88,15 @@ class CountedPoint:
         """hess f(x) v; free once the dense Hessian is there."""
         if "_hessian" in self.__dict__:
             return self._hessian @ v
-        return self._pay("hessian", self.terms, lambda: self.point.hessian_product(v))
+        return self.pay("hessian", self.terms, lambda: self.point.hessian_product(v))
 
     def third_product(self, u: Vector, v: Vector) -> Vector:
         """third f(x)[u, v]."""
-        return self._pay("third", self.terms, lambda: self.point.third_product(u, v))
+        return self.pay("third", self.terms, lambda: self.point.third_product(u, v))
 
     def third_square(self, s: Vector) -> Vector:
         """third f(x)[s, s] over the terms that bend along s."""
-        return self._pay("third", self.third_square_price(s), lambda: self.point.third_square(s))
+        return self.pay("third", self.third_square_price(s), lambda: self.point.third_square(s))
 
     def third_square_price(self, s: Vector) -> int:
         """How many terms that takes."""
@@ -103,7 +105,7 @@ class CountedPoint:
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V, at the price of its k (k + 1) / 2 products."""
         k = V.shape[1]
-        return self._pay("third", self.terms * (k * (k + 1) // 2), lambda: self.point.third_tensor(V))
+        return self.pay("third", self.terms * (k * (k + 1) // 2), lambda: self.point.third_tensor(V))
 
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on |third f(x)[y]^3| over the span of V; one evaluation of each term, none where it is infinite."""
@@ -120,6 +122,31 @@ class CountedPoint:
     def trail(self) -> Any:
         """What a point nearby can use again, without the terms themselves."""
         return getattr(self.point, "trail", None)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether rounding of the steps that led here has added up; the same x can be looked at anew."""
+        return getattr(self.point, "drifted", False)
+
+    def along(self, v: Vector) -> Vector:
+        """Av of a linear model, which is no evaluation of its terms."""
+        return self._run(lambda: self.point.along(v))
+
+    def curvature(self, v: Vector, Av: Vector) -> float:
+        """v'Bv of a linear model, from Av."""
+        return self.pay("hessian", self.terms, lambda: self.point.curvature(v, Av))
+
+    def hessian_from(self, v: Vector, Av: Vector) -> Vector:
+        """Bv of a linear model, from Av; it was counted with v'Bv."""
+        return self.pay("hessian", 0, lambda: self.point.hessian_from(v, Av))
+
+    def span(self, p: Vector, Ap: Vector) -> Span:
+        """f over x + span{p, x, the last steps}, of a linear model."""
+        return Span(self, p, Ap)
+
+    def beside(self, point: Any) -> CountedPoint:
+        """Another point over the same terms, counted by the same meter."""
+        return CountedPoint(point, point.x, self._meter)
 
     def is_exact(self) -> bool:
         """Whether the Hessian here owes nothing to a nearby point."""
@@ -141,17 +168,18 @@ class CountedPoint:
 
     @cached_property
     def _value(self) -> float:
-        return float(self._pay("value", self.terms, self.point.value))
+        return float(self.pay("value", self.terms, self.point.value))
 
     @cached_property
     def _gradient(self) -> Vector:
-        return self._pay("gradient", self.terms, self.point.gradient)
+        return self.pay("gradient", self.terms, self.point.gradient)
 
     @cached_property
     def _hessian(self) -> Matrix:
-        return self._pay("hessian", self.hessian_price(), self.point.hessian)
+        return self.pay("hessian", self.hessian_price(), self.point.hessian)
 
-    def _pay(self, order: str, evaluations: int, work: Callable[[], R]) -> R:
+    def pay(self, order: str, evaluations: int, work: Callable[[], R]) -> R:
+        """Count evaluations, then do the work."""
         self._meter.count(order, evaluations)
         result = self._run(work)
         if order in ("hessian", "third") and not np.all(np.isfinite(np.asarray(result))):
@@ -190,7 +218,9 @@ class CountedView:
         return point
 
     def exact(self, point: CountedPoint) -> CountedPoint:
-        """The same point with a Hessian of its own, for certificates; the point itself where it has one."""
+        """The same point, owing nothing to others, for certificates; the point itself where it does not."""
+        if point.drifted:
+            return self.at(point.x, point)
         if point.is_exact():
             return point
         point.forget()

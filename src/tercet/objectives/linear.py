@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tercet.objectives.base import Bound, check_length, digest, group_errors, name_of
 from tercet.objectives.losses import Four, Loss, as_loss
+from tercet.objectives.span import Path
 from tercet.objectives.tables import ALL, Picked, Table, table_of
 from tercet.records import Matrix, Rows, Tensor, Vector
 
@@ -32,13 +33,22 @@ class Penalty:
     alpha: float
     mask: Vector  # 1 where a coordinate is penalized, 0 for the intercept
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is l2/2 |x|^2 and no more."""
+        return self.alpha == 0.0 and bool(np.all(self.mask == 1.0))
+
     def value(self, x: Vector) -> float:
         """The penalty."""
+        if self.is_plain:
+            return 0.5 * self.l2 * float(x.dot(x))
         q = self.mask * x * x
         return 0.5 * self.l2 * float(np.sum(q)) + (self.alpha * float(np.sum(q / (1 + q))) if self.alpha else 0.0)
 
     def gradient(self, x: Vector) -> Vector:
         """l2 x + 2 alpha x / (1 + x^2)^2."""
+        if self.is_plain:
+            return self.l2 * x
         plain = (self.l2 * self.mask) * x
         return plain + self.mask * (2 * self.alpha * x / (1 + x * x) ** 2) if self.alpha else plain
 
@@ -46,6 +56,10 @@ class Penalty:
         """The diagonal l2 + alpha (2 - 6 x^2) / (1 + x^2)^3."""
         q = x * x
         return self.mask * (self.l2 + self.alpha * (2 - 6 * q) / (1 + q) ** 3) if self.alpha else self.l2 * self.mask
+
+    def product(self, x: Vector, v: Vector) -> Vector:
+        """That diagonal times v."""
+        return self.l2 * v if self.is_plain else self.curvature(x) * v
 
     def third(self, x: Vector) -> Vector:
         """The diagonal 24 alpha x (x^2 - 1) / (1 + x^2)^4."""
@@ -84,11 +98,18 @@ class LinearPoint:
     view: LinearView
     x: Vector
     known: Reference | None = None  # the Gram matrix formed nearby, over rows that are among ours
+    path: Path | None = None  # the steps that led here, where there are too many variables for a Gram matrix
 
     @property
-    def trail(self) -> Reference | None:
-        """The Gram matrix that was formed here, or else nearby: what a point close to this one can use again."""
-        return self.__dict__.get("reference", self.known)
+    def trail(self) -> Reference | Path | None:
+        """What a point close to this one can use again: the Gram matrix that was formed here or nearby, or the steps
+        that led here."""
+        return self.__dict__.get("reference", self.known) if self.path is None else self.path.again()
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the margins are a sum over steps."""
+        return self.path is not None and self.path.age > 0
 
     @cached_property
     def terms(self) -> int:
@@ -98,16 +119,28 @@ class LinearPoint:
     @cached_property
     def z(self) -> Vector:
         """The margins Ax, as the loss wants them: one product with A for the value and all derivatives."""
-        view, z, still = self.view, np.zeros(self.terms), not np.any(self.x)
+        view, z = self.view, np.empty(self.terms)
         pack = view.loss.pack if view.compiled and hasattr(view.loss, "pack") else None
         for piece in view.table.pieces:
-            margins = z[piece] if still else view.table.times(self.x, piece)
+            margins = self.margins[piece] if view.wide or self.path is not None else self.times(piece)
             z[piece] = margins if pack is None else pack(margins, view.y[piece])
         return z
 
+    @cached_property
+    def margins(self) -> Vector:
+        """Ax, kept where steps are."""
+        known = None if self.path is None else self.path.margins
+        return self.times() if known is None else known
+
+    def times(self, piece: slice = ALL) -> Vector:
+        """A piece of Ax."""
+        if np.any(self.x):
+            return self.view.table.times(self.x, piece)
+        return np.zeros(len(range(*piece.indices(self.terms))))
+
     def forget(self) -> None:
         """Let go of the margins, and of what was made of them for a Hessian that was not formed."""
-        for name in ("z",) if "reference" in self.__dict__ else ("z", "changes", "past"):
+        for name in ("z", "margins") if "reference" in self.__dict__ else ("z", "margins", "changes", "past"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -133,7 +166,8 @@ class LinearPoint:
 
     def gradient(self) -> Vector:
         """A'(w l')/m + p'."""
-        return np.sum(self.group_sums, axis=0) / self.terms + self.view.penalty.gradient(self.x)
+        sums = self.group_sums
+        return (np.sum(sums, axis=0) if len(sums) > 1 else sums[0]) / self.terms + self.view.penalty.gradient(self.x)
 
     def gradient_errors(self) -> Matrix:
         """From up to 16 groups of rows; the penalty is the same in every term and drops out."""
@@ -201,7 +235,21 @@ class LinearPoint:
         """A'(w l'' * Av)/m + p'' * v."""
         table = self.view.table
         loss = table.weigh(lambda piece: self.coefficients(2, piece) * table.times(v, piece)) / self.terms
-        return loss + self.view.penalty.curvature(self.x) * v
+        return loss + self.view.penalty.product(self.x, v)
+
+    def along(self, v: Vector) -> Vector:
+        """Av."""
+        return self.view.table.times(v)
+
+    def curvature(self, v: Vector, Av: Vector) -> float:
+        """v'Bv from Av: no product."""
+        loss = sum(float(self.coefficients(2, piece) @ Av[piece] ** 2) for piece in self.view.table.pieces)
+        return loss / self.terms + float(self.view.penalty.product(self.x, v) @ v)
+
+    def hessian_from(self, v: Vector, Av: Vector) -> Vector:
+        """Bv from Av: the second half of the product."""
+        loss = self.view.table.weigh(lambda piece: self.coefficients(2, piece) * Av[piece]) / self.terms
+        return loss + self.view.penalty.product(self.x, v)
 
     def third_product(self, u: Vector, v: Vector) -> Vector:
         """A'(w l''' * Au * Av)/m + p''' * u * v."""
@@ -255,7 +303,9 @@ class LinearPoint:
         return T
 
     def memento(self) -> dict[str, Any]:
-        """The Gram matrix that was formed nearby."""
+        """The Gram matrix that was formed nearby, or the steps that led here."""
+        if self.path is not None:
+            return self.path.memento()
         if self.known is None:
             return {}
         rows = {} if self.known.rows is None else {"rows": self.known.rows}
@@ -304,15 +354,25 @@ class LinearView:
     stale: float = 0.2  # a row's second derivative is formed again when it changed by more than this fraction
     straight: float = 0.2  # a row's third derivative is left out when its cubic term is below this fraction
 
+    @property
+    def wide(self) -> bool:
+        """Whether there are too many variables for a Gram matrix."""
+        return self.table.shape[1] > DENSE_LIMIT
+
     def at(self, x: Vector, near: Any = None) -> LinearPoint:
         """These rows at x."""
-        # Only the Gram matrix is kept, not the point, so that a long run does not hold its whole past.
-        return LinearPoint(self, x, getattr(near, "trail", near))
+        # Only the Gram matrix or the path is kept, not the point, so that a long run does not hold its whole past.
+        trail = getattr(near, "trail", near)
+        if isinstance(trail, Path):
+            return LinearPoint(self, x, path=trail if trail.view is self else None)
+        return LinearPoint(self, x, trail)
 
     def recall(self, x: Vector, memento: dict[str, Any]) -> LinearPoint:
-        """These rows at x, with the Gram matrix that was formed nearby."""
+        """These rows at x, with what the memento tells of the points before."""
         if not memento:
             return LinearPoint(self, x)
+        if "steps" in memento:
+            return LinearPoint(self, x, path=Path.of(self, memento))
         rows = memento.get("rows")
         same = rows is not None and self.rows is not None and np.array_equal(rows, self.rows)
         return LinearPoint(self, x, Reference(self.rows if same else rows, memento["c"], memento["gram"]))
@@ -357,6 +417,7 @@ class LinearModel:
 
     how = "closed-form derivatives"
     forms_third = False
+    spans = True  # its points know f over the span of a few directions
 
     def __init__(
         self,

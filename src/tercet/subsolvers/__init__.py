@@ -3,5 +3,6 @@
 from tercet.subsolvers.dense import Dense
 from tercet.subsolvers.descent import Accelerated, GradientDescent
 from tercet.subsolvers.krylov import Krylov
+from tercet.subsolvers.subspace import Subspace
 
-__all__ = ["Accelerated", "Dense", "GradientDescent", "Krylov"]
+__all__ = ["Accelerated", "Dense", "GradientDescent", "Krylov", "Subspace"]

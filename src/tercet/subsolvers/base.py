@@ -27,7 +27,8 @@ class Taylor:
 class Regularization:
     """How far a step may go: sigma for the model without T and with it, the power p, and a bound on |s|.
 
-    `bends` says whether a third derivative may be bought for this step.
+    `bends` says whether a third derivative may be bought for this step, `unexplained` what the last quadratic model
+    left of the gradient.
     """
 
     second: float
@@ -35,6 +36,7 @@ class Regularization:
     power: int = 4
     radius: float = np.inf
     bends: bool = True
+    unexplained: float = 1.0
 
 
 class Workspace(Protocol):

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tercet.model import Regularizer, add_third, length
+from tercet.model import Regularizer, add_third, combine, length
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
 from tercet.subsolvers.dense import limited
 from tercet.subsolvers.spectral import Tridiagonal, regularized_step
 
 CAUTION = 20.0  # where the model bends down, the shift of a step is this many times what would hold it up
-REORTHOGONAL = 200_000  # entries of a basis that is made orthogonal again at each step; a larger one only locally
+REORTHOGONAL = 2000  # up to this many variables the whole basis is made orthogonal again; above only locally
 
 
 @dataclass(frozen=True)
@@ -54,57 +54,62 @@ class KrylovWorkspace:
 
     def extend(self) -> bool:
         """One more vector, at the price of one product with B; False when the space is complete or large enough."""
-        g = self.taylor.g
-        rest = g if not self.V else self.rest
-        if rest is None or len(self.V) >= min(self.settings.vectors, len(g)):
+        if not self.grow():
+            return False
+        self.follow(self.taylor.second.hessian_product(self.V[-1]))
+        return True
+
+    def grow(self) -> bool:
+        """One more vector, of which nothing is known yet."""
+        rest = self.rest if self.V else self.taylor.g
+        if rest is None or len(self.V) >= min(self.settings.vectors, len(rest)):
             return False
         size = length(rest)
-        v = rest / size
         if self.V:
             self.off.append(size)
-        self.V.append(v)
-        w = self.taylor.second.hessian_product(v)
-        image = length(w)
-        self.diag.append(float(v @ w))
+        self.V.append(rest / size)
+        return True
+
+    def follow(self, w: Vector) -> None:
+        """From the product w of B with the last vector, the direction of the next: what is new in w."""
+        v, image = self.V[-1], length(w)
+        if len(self.diag) < len(self.V):
+            self.diag.append(float(v @ w))
         w = w - self.diag[-1] * v
         if len(self.V) > 1:
-            w -= size * self.V[-2]
-        if len(self.V) * len(g) <= REORTHOGONAL:
+            w -= self.off[-1] * self.V[-2]
+        if len(v) <= REORTHOGONAL:
             basis = np.stack(self.V)
             for _ in range(2):  # twice is enough (Kahan, Parlett)
                 w -= (basis @ w) @ basis
         self.rest = w if length(w) > 1e-12 * image else None
-        return True
 
     @property
     def tridiagonal(self) -> Tridiagonal:
         """T over the vectors so far."""
         return Tridiagonal(np.array(self.diag), np.array(self.off))
 
-    def combine(self, z: Vector) -> Vector:
-        """Vz."""
-        s = z[0] * self.V[0]
-        for a, v in zip(z[1:], self.V[1:], strict=True):
-            s += a * v
-        return s
-
     def cautious(self, how: Regularization) -> bool:
         """Whether the model bends down in this space, and a radius says how far that can be trusted."""
         return bool(np.isfinite(how.radius)) and self.tridiagonal.floor > 0.0
+
+    def coordinates(self, how: Regularization) -> tuple[Vector, float]:
+        """The coordinates z of the minimizer over the vectors so far, and its shift."""
+        c = np.zeros(len(self.V))
+        c[0] = length(self.taylor.g)
+        if self.cautious(how):
+            return cautious_step(self.tridiagonal, c, how)
+        return regularized_step(self.tridiagonal, c, how.second, how.power, how.radius)
 
     def minimize(self, how: Regularization) -> tuple[Vector, float]:
         """The coordinates z of the minimizer over a space that is large enough, and its shift."""
         norm = length(self.taylor.g)
         while True:
-            c = np.zeros(len(self.V))
-            c[:1] = norm
-            if len(c):
-                if self.cautious(how):
-                    return cautious_step(self.tridiagonal, c, how)
-                z, shift = regularized_step(self.tridiagonal, c, how.second, how.power, how.radius)
+            if self.V:
+                z, shift = self.coordinates(how)
                 left = 0.0 if self.rest is None else length(self.rest) * abs(float(z[-1]))
-                r = length(z)
-                if left <= max(min(self.settings.relative * norm, self.settings.theta * r**3), 1e-14 * norm):
+                enough = max(min(self.settings.relative * norm, self.settings.theta * length(z) ** 3), 1e-14 * norm)
+                if left <= enough or self.cautious(how):
                     return z, shift
             if not self.extend():
                 return z, shift
@@ -116,7 +121,7 @@ class KrylovWorkspace:
             return Step(np.zeros_like(g), Forecast(0.0, g), None, 0, how.second)
         before = len(self.V)
         z, _ = self.minimize(how)
-        s = self.combine(z)
+        s = combine(z, self.V)
         plain = Step(s, self.forecast(z), None, len(self.V) - before, how.second)
         if point is None or not how.bends or self.cautious(how):
             return plain
@@ -124,7 +129,7 @@ class KrylovWorkspace:
         c = 0.5 * np.array([float(v @ bend) for v in self.V])
         c[0] += length(g)
         z = limited(z, regularized_step(self.tridiagonal, c, how.third, how.power, how.radius)[0], True)
-        s, second = self.combine(z), self.forecast(z)
+        s, second = combine(z, self.V), self.forecast(z)
         third = add_third(second, s, bend)
         return Step(s, second, third, plain.inner, how.third) if third.decrease > 0 else plain
 
@@ -132,7 +137,7 @@ class KrylovWorkspace:
         """g's + 1/2 s'Bs and its gradient g + Bs at s = Vz; BV = VT and, beyond the last vector, the rest."""
         T, g = self.tridiagonal, self.taylor.g
         Tz = T.times(z)
-        Bs = self.combine(Tz)
+        Bs = combine(Tz, self.V)
         if self.rest is not None:
             Bs += float(z[-1]) * self.rest
         return Forecast(-(length(g) * float(z[0]) + 0.5 * float(z @ Tz)), g + Bs)

@@ -160,7 +160,7 @@ def secular(T: Tridiagonal, c: Vector, guess: float, sigma: float, power: int, r
             if abs(r - rho) <= 1e-13 * rho:
                 return s, rise
             bend = float((s / r) @ solve(s / r)) / r if r > 0.0 else 0.0
-            slope = bend + (0.0 if rho >= radius else 1.0 / (q * mu * rho))
+            slope = bend + (0.0 if rho >= radius else 1.0 / max(q * mu * rho, 1e-300))
             following = rise - (1.0 / r - 1.0 / rho) / slope if slope > 0.0 and rho > 0.0 and r > 0.0 else np.nan
         if best is not None and high - low <= max(finest, 4 * EPS * high):
             return best, high

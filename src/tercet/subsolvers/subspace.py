@@ -1,0 +1,152 @@
+"""`Subspace`: for linear models with many variables, f itself is minimized over few directions that are well known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tercet.model import combine, length
+from tercet.objectives.span import fits
+from tercet.records import Forecast, Matrix, Meets, Step, Vector
+from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive
+from tercet.subsolvers.dense import Dense, SpectralWorkspace
+from tercet.subsolvers.krylov import Krylov, KrylovWorkspace
+
+ENOUGH = 0.1  # of the decrease that a model promised: with less, its step is not gone
+POOR = 0.05  # a quadratic model that leaves this much of the gradient is not worth a second product
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """Minimize f over span{p, x, the last three steps}, where p is the gradient or a step over a Krylov space.
+
+    A linear model knows what its rows make of x and of the steps that led to it. So f over such a span costs one
+    product with A, for p, and every look at f, its gradient and B there is cheap. The first step is the one of the
+    quadratic model over the span. While more than `relative` of the gradient over the span is left, others follow from
+    where f has been looked at, up to `looks` in all; looking again takes the place of a third derivative.
+
+    p is the gradient where the last quadratic model was poor: with the last step beside it that is the method of
+    conjugate gradients, with a new gradient for each vector. Where the model was good, the vectors of a Krylov space
+    are as good as new gradients, and cost no look at f; they are added until they leave no more of the gradient than
+    the model is worth, and not less than a fraction `krylov`.
+    """
+
+    relative: float = 0.2
+    looks: int = 8
+    krylov: float = 0.3
+
+    def __post_init__(self) -> None:
+        for name in ("relative", "looks", "krylov"):
+            check_positive("Subspace", name, getattr(self, name))
+
+    def check(self, objective: Any, sizes: Any) -> None:
+        """What the span needs: rows, and the same rows at the next point."""
+        if not getattr(objective, "spans", False):
+            raise ValueError(
+                f"minimize(method=...): Subspace() works on a LinearModel, not on {type(objective).__name__}; "
+                "give subsolver=Krylov()."
+            )
+        if not sizes.nested:
+            raise ValueError(
+                f"minimize(method=...): Subspace() remembers steps, and {sizes!r} draws other terms each time; "
+                "give sizes=Progressive() or Full(), or subsolver=Krylov()."
+            )
+
+    def prepare(self, taylor: Taylor) -> Workspace:
+        """Nothing is computed yet."""
+        return SubspaceWorkspace(self, taylor)
+
+
+@dataclass(eq=False)
+class ImageSpace(KrylovWorkspace):
+    """A Krylov space with what A makes of its vectors; the last one costs no product with A' until another follows."""
+
+    images: list[Vector] = field(default_factory=list)
+
+    def extend(self) -> bool:
+        """One more vector v, with Av and v'Bv."""
+        point: Any = self.taylor.second
+        if self.V:
+            self.follow(point.hessian_from(self.V[-1], self.images[-1]))
+        if not self.grow():
+            return False
+        self.images.append(point.along(self.V[-1]))
+        self.diag.append(point.curvature(self.V[-1], self.images[-1]))
+        return True
+
+
+@dataclass(eq=False)
+class SubspaceWorkspace:
+    """f over the span of one point. Its forecasts have the gradient in the coordinates of the span."""
+
+    settings: Subspace
+    taylor: Taylor
+    span: Any = None
+    last: tuple[Regularization, Step] | None = None  # the stop test asks for it, too
+
+    def direction(self, how: Regularization) -> tuple[Vector, Vector]:
+        """p and Ap."""
+        g, point = self.taylor.g, self.taylor.second
+        if how.unexplained >= POOR:
+            return g, point.along(g)  # type: ignore[attr-defined]
+        space, z = ImageSpace(Krylov(), self.taylor), np.ones(1)  # type: ImageSpace, Vector
+        enough = max(self.settings.krylov, how.unexplained / POOR) * length(g)
+        while space.extend():
+            left = space.off[-1] * abs(float(z[-1])) if space.off else length(g)  # by the vectors before this one
+            z = space.coordinates(how)[0]
+            if left <= enough or space.cautious(how):
+                break
+        p = combine(z, space.V)
+        return (p, combine(z, space.images)) if fits(p) else (space.V[0], space.images[0])
+
+    @cached_property
+    def first(self) -> SpectralWorkspace:
+        """The quadratic model at x."""
+        return model(self.span.at())
+
+    def solve(self, how: Regularization) -> Step:
+        """The step of the model over the span, or a longer way down that begins with it."""
+        if not fits(self.taylor.g):
+            return Step(np.zeros_like(self.taylor.g), Forecast(0.0, self.taylor.g), None, 0, how.second)
+        if self.span is None:
+            self.span = self.taylor.second.span(*self.direction(how))  # type: ignore[attr-defined]
+        if self.last is None or self.last[0] != how:
+            self.last = (how, self.descend(how))
+        return self.last[1]
+
+    def descend(self, how: Regularization) -> Step:
+        """Steps over the span, each no longer than twice the one before."""
+        step, start = self.first.solve(how), self.taylor.second.value()
+        here = self.span.at(step.s)
+        if not start - here.value() >= ENOUGH * step.second.decrease > 0.0:
+            return Step(here.s, step.second, None, step.inner, step.sigma, here.counted)
+        there, radius, looks = None, 2.0 * length(step.s), 1
+        enough = self.settings.relative * length(self.first.taylor.g)
+        while looks < self.settings.looks and length(here.gradient()) > enough:
+            there = there or model(here)
+            more = there.solve(replace(how, second=0.0, radius=radius))
+            trial, looks = self.span.at(here.c + more.s), looks + 1
+            ratio = (here.value() - trial.value()) / max(more.second.decrease, 1e-300)
+            radius = length(more.s) * (2.0 if ratio > 0.75 else 1.0 if ratio > 0.25 else 0.5)
+            if ratio >= ENOUGH:
+                here, there = trial, None
+        g, B = self.first.taylor.g, self.first.taylor.second.hessian()
+        left = length(here.gradient() - (g + B @ here.c)) / length(g)
+        seen = Forecast(start - here.value(), here.gradient())
+        return Step(here.s, seen, None, looks, step.sigma, here.counted, left)
+
+    def meets(self, step: Step, how: Regularization) -> Meets:
+        """Not known outside the span."""
+        return None, None, None
+
+    def decreases(self, vectors: Matrix) -> Vector | None:
+        """None: B is not factored."""
+        return None
+
+
+def model(here: Any) -> SpectralWorkspace:
+    """The quadratic model at a point of the span, in its few coordinates."""
+    return SpectralWorkspace(Dense(), Taylor(here.gradient(), here, None, True, False))

@@ -1,0 +1,165 @@
+"""f over the span of few directions equals f over all of them, seen from there; and margins that steps added up to."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tercet
+from tercet.objectives.counting import Counted, Meter
+from tercet.objectives.span import FRESH, STEPS, Path, Span, fits
+
+N, D = 300, 40
+RNG = np.random.default_rng(0)
+A = RNG.standard_normal((N, D)) * (RNG.random((N, D)) < 0.3)
+Y = (RNG.random(N) < 0.5).astype(float)
+W = RNG.random(N) + 0.1
+
+MODELS = {
+    "plain": {"l2": 1e-2},
+    "intercept": {"l2": 1e-2, "intercept": True},
+    "alpha": {"l2": 1e-3, "alpha": 1e-2},
+    "weights": {"l2": 1e-2, "weights": W},
+    "no penalty": {},
+    "logistic": {"loss": "logistic", "l2": 1e-2},
+    "cauchy": {"loss": "cauchy", "scale": 2.0, "alpha": 1e-2},
+}
+
+
+def view_of(name="plain", sparse=True):
+    model = tercet.LinearModel(sp.csr_array(A) if sparse else A, Y, **MODELS[name])
+    return Counted(model, Meter(N)).over(None), model
+
+
+def walked(view, steps=2, seed=1):
+    """A point a few steps from a random start, its path as a run makes it."""
+    rng = np.random.default_rng(seed)
+    point = view.at(rng.standard_normal(view.view.table.shape[1]))
+    for _ in range(steps):
+        p = rng.standard_normal(len(point.x))
+        span = Span(point, p, point.along(p))
+        point = span.at(0.1 * rng.standard_normal(span.W.shape[1])).counted
+    return point
+
+
+def some_span(view, steps=2):
+    point = walked(view, steps)
+    g = point.gradient()
+    return Span(point, g, point.along(g))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_value_gradient_and_hessian_over_the_span_are_those_of_all_variables(name, sparse):
+    view, model = view_of(name, sparse)
+    span = some_span(view)
+    U = np.stack([span.lift(e) for e in np.eye(span.W.shape[1])])  # orthonormal directions
+    np.testing.assert_allclose(U @ U.T, np.eye(len(U)), atol=1e-10)
+    assert len(U) == 4  # g, x and two steps
+    for c in (None, 0.3 * np.random.default_rng(2).standard_normal(len(U))):
+        here = span.at(c)
+        x = span.point.x + (0.0 if c is None else c @ U)
+        there = model.over(None).at(x)
+        assert here.value() == pytest.approx(there.value(), rel=1e-13)
+        np.testing.assert_allclose(here.gradient(), U @ there.gradient(), atol=1e-13)
+        np.testing.assert_allclose(here.hessian(), U @ there.hessian() @ U.T, atol=1e-12)
+        np.testing.assert_allclose(here.point.x, x, atol=1e-13)
+        np.testing.assert_allclose(here.counted.gradient(), there.gradient(), atol=1e-13)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_halves_of_a_hessian_product(name):
+    view, _ = view_of(name)
+    point = walked(view).point
+    v = np.random.default_rng(3).standard_normal(len(point.x))
+    Bv = point.hessian_product(v)
+    np.testing.assert_allclose(point.hessian_from(v, point.along(v)), Bv, atol=1e-14)
+    assert point.curvature(v, point.along(v)) == pytest.approx(float(v @ Bv), rel=1e-12)
+
+
+def test_directions_that_say_nothing_new_are_left_out():
+    view, _ = view_of()
+    point = view.at(np.zeros(D))
+    g = point.gradient()
+    span = Span(point, g, point.along(g))
+    assert span.W.shape == (1, 1)  # x = 0 is no direction
+    moved = span.at(np.array([0.2])).counted  # x is now along the step, both are along the old gradient
+    span = Span(moved, g, moved.along(g))
+    assert span.W.shape == (3, 1)
+    new = moved.gradient()
+    assert Span(moved, new, moved.along(new)).W.shape == (3, 2)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-200, 1e200, np.inf, np.nan])
+def test_what_is_no_direction(size):
+    assert not fits(np.full(3, size))
+    view, _ = view_of()
+    point = view.at(np.full(D, size if np.isfinite(size) else 0.0))
+    p = np.ones(D)
+    assert Span(point, p, point.along(p)).W.shape == (1, 1)
+
+
+def test_only_the_last_steps_are_remembered_and_margins_are_computed_anew_after_some():
+    view, _ = view_of()
+    point = walked(view, FRESH + 1)
+    path = point.point.path
+    assert len(path.steps) == len(path.images) == STEPS
+    assert path.age == 1  # FRESH steps after the start they were computed again
+    for s, As in zip(path.steps, path.images, strict=True):
+        np.testing.assert_allclose(As, A @ s, atol=1e-13)
+    np.testing.assert_allclose(path.margins, A @ point.x, atol=1e-12)
+    assert walked(view, FRESH).point.path.age == FRESH
+
+
+def test_rounding_of_a_far_start_is_not_carried_on():
+    """From 1e9 the margins are known to 1e-7; a point that was reached from there says so and can be looked at anew."""
+    view, model = view_of()
+    far = view.at(1e9 * np.ones(D))
+    p = far.x
+    span = Span(far, p, far.along(p))
+    near = span.at(span.project(1.0 - far.x)).counted  # to about 1
+    exact = model.over(None).at(near.x)
+    wrong = np.max(np.abs(near.point.margins - A @ near.x))
+    assert wrong > 1e-9
+    assert near.drifted
+    fresh = view.exact(near)
+    assert not fresh.drifted
+    assert fresh.value() == exact.value()
+    np.testing.assert_array_equal(fresh.gradient(), exact.gradient())
+    assert len(fresh.point.path.steps) == 1  # the steps stay
+
+
+def test_a_path_is_used_over_its_own_rows_only():
+    view, model = view_of()
+    point = walked(view)
+    assert isinstance(point.trail, Path)
+    other = model.over(np.arange(100)).at(point.x, point.point)
+    assert other.path is None
+    np.testing.assert_allclose(other.margins, A[:100] @ point.x, atol=1e-13)
+
+
+def test_a_path_survives_a_checkpoint():
+    view, _ = view_of()
+    point = walked(view)
+    again = view.recall(point.x, point.saved())
+    a, b = point.point.path, again.point.path
+    assert a.age == b.age
+    np.testing.assert_array_equal(a.margins, b.margins)
+    for one, other in zip((*a.steps, *a.images), (*b.steps, *b.images), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_every_look_is_counted():
+    view, _ = view_of()
+    span = some_span(view)
+    before = view.meter.counts()
+    here = span.at(np.ones(span.W.shape[1]))
+    for _ in range(2):  # the second time it is remembered
+        here.value(), here.gradient(), here.hessian()
+    v = np.ones(D)
+    Av = span.counted.along(v)
+    span.counted.curvature(v, Av)
+    span.counted.hessian_from(v, Av)
+    spent = view.meter.counts()
+    assert spent.value - before.value == N
+    assert spent.gradient - before.gradient == N
+    assert spent.hessian - before.hessian == 2 * N  # over the span, and along v
