@@ -116,23 +116,38 @@ def test_rounding_of_a_far_start_is_not_carried_on():
     far = view.at(1e9 * np.ones(D))
     p = far.x
     span = Span(far, p, far.along(p))
-    near = span.at(span.project(1.0 - far.x)).counted  # to about 1
+    near = span.at(span.project(1.0 - far.x)).counted  # to about 1: more than FAR times nearer
     exact = model.over(None).at(near.x)
-    wrong = np.max(np.abs(near.point.margins - A @ near.x))
-    assert wrong > 1e-9
-    assert near.drifted
-    fresh = view.exact(near)
+    assert not near.drifted
+    assert near.value() == exact.value()
+    half = span.at(span.project(-0.9 * far.x)).counted
+    assert half.drifted
+    assert np.max(np.abs(half.point.margins - A @ half.x)) > 1e-9
+    fresh = view.exact(half)
     assert not fresh.drifted
-    assert fresh.value() == exact.value()
-    np.testing.assert_array_equal(fresh.gradient(), exact.gradient())
+    np.testing.assert_array_equal(fresh.gradient(), model.over(None).at(half.x).gradient())
     assert len(fresh.point.path.steps) == 1  # the steps stay
+
+
+def test_a_sample_that_is_left_is_not_kept():
+    import gc
+    import weakref
+
+    _, model = view_of()
+    view = Counted(model, Meter(N)).over(np.arange(100))
+    point, table = walked(view), weakref.ref(view.view.table)
+    trail = point.trail
+    del view, point
+    gc.collect()
+    assert table() is None
+    assert len(trail.steps) == 2
 
 
 def test_a_path_is_used_over_its_own_rows_only():
     view, model = view_of()
     point = walked(view)
     assert isinstance(point.trail, Path)
-    other = model.over(np.arange(100)).at(point.x, point.point)
+    other = model.over(np.arange(100)).at(point.x, point.trail)
     assert other.path is None
     np.testing.assert_allclose(other.margins, A[:100] @ point.x, atol=1e-13)
 

@@ -6,9 +6,11 @@ import scipy.sparse as sp
 
 import tercet
 from tercet.objectives import linear
+from tercet.objectives.counting import Counted, Meter
 from tercet.objectives.tables import SparseTable
 from tercet.subsolvers import Dense, Krylov, Subspace
-from tercet.subsolvers.subspace import SubspaceWorkspace
+from tercet.subsolvers.base import Taylor
+from tercet.subsolvers.subspace import KEPT, ImageSpace, SubspaceWorkspace
 
 
 def sparse_model(n=1500, d=3200, seed=0, loss="sigmoid_squares", **settings):
@@ -174,3 +176,75 @@ def test_the_step_is_asked_for_once_for_each_regularization(monkeypatch):
     result = tercet.minimize(sparse_model(), tol=1e-6, order=2)
     assert result.success
     assert len(calls) <= result.nit + 2
+
+
+@pytest.mark.parametrize("far", [1e10, 1e12])
+def test_the_point_is_not_worse_than_the_start_also_where_margins_are_rounded(far):
+    """x0 fits targets that are known to 1e-5 beside margins of 1e10 and more: whatever f shows there is rounding."""
+    n, d = 400, 3100
+    A = sp.csr_array(sp.random_array((n, d), density=0.01, rng=np.random.default_rng(0)))
+    x0 = far * np.ones(d)
+    problem = tercet.LinearModel(A, A @ x0 + 1e-5 * np.random.default_rng(0).standard_normal(n), "squares")
+    result = tercet.minimize(problem, x0, order=1)
+    assert result.fun == problem.over(None).at(result.x).value()
+    assert result.fun <= problem.over(None).at(x0).value()
+
+
+class Failing:
+    """The logistic loss, until its given call."""
+
+    def __init__(self, at, how):
+        self.calls, self.at, self.how = 0, at, how
+
+    def derivatives(self, z, y):
+        self.calls += 1
+        if self.calls >= self.at:
+            if self.how is None:
+                return (np.full_like(z, np.nan),) * 4
+            raise self.how
+        p = 0.5 * (1 + np.tanh(0.5 * z))
+        q = p * (1 - p)
+        return np.logaddexp(0.0, z) - y * z, p - y, q, q * (1 - 2 * p)
+
+
+@pytest.mark.parametrize("how", [None, ValueError("broken"), KeyboardInterrupt()], ids=["nan", "error", "interrupt"])
+def test_whenever_the_loss_fails_the_best_point_so_far_comes_back(how):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(sp.random_array((60, 3100), density=0.01, rng=rng))
+    y = (rng.random(60) < 0.5).astype(float)
+    whole = Failing(10**9, None)
+    tercet.minimize(tercet.LinearModel(X, y, whole, l2=0.1), np.ones(3100), order=1, tol=1e-6)
+    for at in range(3, whole.calls + 1):
+        best = []
+        result = tercet.minimize(
+            tercet.LinearModel(X, y, Failing(at, how), l2=0.1), np.ones(3100), order=1, tol=1e-6,
+            callback=lambda info, best=best: best.append(info.fun),
+        )  # fmt: skip
+        if best:
+            assert result.fun <= min(best) * (1 + 1e-12), (at, result.message)
+
+
+def test_a_lagging_hessian_is_not_for_a_sub_solver_that_looks_at_f():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40_000, 4))
+    problem = tercet.LinearModel(X, (X @ np.ones(4) + rng.standard_normal(40_000) > 0).astype(float), l2=1e-3)
+    result = tercet.minimize(problem, 3 * np.ones(4), method=tercet.STM(subsolver=Subspace()))
+    assert result.success
+    assert np.array_equal(result.trace["size_hessian"], result.trace["size_value"])
+    assert np.all(result.trace["ratio"] > 0)
+    plain = tercet.minimize(problem, 3 * np.ones(4))
+    assert not np.array_equal(plain.trace["size_hessian"], plain.trace["size_value"])  # the test is not empty
+
+
+def test_a_long_krylov_space_keeps_few_images():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 60)) * 10.0 ** rng.uniform(-2, 2, 60)
+    problem = tercet.LinearModel(X, rng.standard_normal(300), "squares", l2=1e-6)
+    point = Counted(problem, Meter(300)).over(None).at(np.ones(60))
+    space = ImageSpace(Krylov(), Taylor(point.gradient(), point, None, False, False))
+    while len(space.V) < 20 and space.extend():
+        assert len(space.images) <= KEPT
+        np.testing.assert_allclose(space.images[-1], X @ space.V[-1], atol=1e-12)
+    assert len(space.V) == 20
+    method = tercet.STM(tercet.Full(), Subspace())
+    assert tercet.minimize(problem, np.ones(60), method=method, order=1, tol=1e-6).success

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from tercet.objectives.base import Bound
 from tercet.objectives.counting import CountedPoint, DeadlineError, EvaluationError, NotFiniteError
 from tercet.records import Certificate, Status, Vector
 from tercet.result import Info, Result, Row, Trace
+
+BROKEN = (Status.INTERRUPTED, Status.FUNCTION_ERROR, Status.NOT_FINITE)  # f is not asked again without need
 
 
 class Drive:
@@ -84,7 +87,7 @@ class Drive:
         """The better of x and x0 by the full objective, and its certificate."""
         self.run.meter.deadline = np.inf
         self.progress.clear()
-        x, fun, point = self.best()
+        x, fun, point = self.best(status)
         try:
             certificate = self.certificate(x, point, status)
         except KeyboardInterrupt as interruption:
@@ -114,12 +117,15 @@ class Drive:
             error=error,
         )
 
-    def best(self) -> tuple[Vector, float, CountedPoint | None]:
+    def best(self, status: Status) -> tuple[Vector, float, CountedPoint | None]:
         """x or x0, whichever has the lower full objective; x0 where neither has one."""
         start, start_value = self.look(lambda: self.run.start)
         if self.walk.x is self.run.x0:
             return self.run.x0, start_value, start
         here, value = self.look(lambda: self.walk.full_point() or self.run.view(None).at(self.walk.x))
+        if here is not None and here.drifted and status not in BROKEN:
+            fresh, exactly = self.look(partial(self.run.view(None).exact, here))
+            here, value = (fresh, exactly) if np.isfinite(exactly) else (here, value)
         if not np.isfinite(value) or value > start_value:
             return self.run.x0, start_value, start
         return self.walk.x, value, here
@@ -150,11 +156,12 @@ class Drive:
             return nothing  # who interrupts does not wait for another gradient
         try:
             order = 1 if status in hasty else t.order
-            exact = self.run.view(None).exact(point)
+            known = status in BROKEN and "_gradient" in point.__dict__
+            exact = point if known else self.run.view(None).exact(point)
             asked = replace(t, order=order)
-            partial, _ = certify(exact, self.run.n, asked, self.run.dense, self.run.how, self.run.seed)
+            found, _ = certify(exact, self.run.n, asked, self.run.dense, self.run.how, self.run.seed)
         except (EvaluationError, NotFiniteError):
             return nothing
-        if not np.isfinite(partial.chi1):
+        if not np.isfinite(found.chi1):
             return nothing
-        return replace(partial, order=t.order)
+        return replace(found, order=t.order)

@@ -18,12 +18,13 @@ from tercet.methods.run import Run, Settings
 from tercet.methods.sigma import Evidence, Miss
 from tercet.methods.state import Expansion, Memory, escape_step, restore_run, run_state
 from tercet.model import length
-from tercet.objectives.counting import CountedPoint
+from tercet.objectives.counting import CountedPoint, NotFiniteError
 from tercet.records import Certificate, Counts, Forecast, Matrix, Sizes, Status, Step, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Draws
 from tercet.sampling.rules import Outlook
 from tercet.sampling.theory import promises
+from tercet.subsolvers import Subspace
 from tercet.subsolvers.base import Regularization, Taylor
 
 EPS = float(np.finfo(float).eps)
@@ -45,11 +46,13 @@ class Line:
     escape: Escape | None = field(init=False, default=None)
     sampled: bool = field(init=False, default=False)  # some iterations looked at a sample of the values only
     variances: tuple[float, float, float] = field(init=False, default=UNKNOWN)  # of this iteration's samples
+    looks: bool = field(init=False, default=False)  # the sub-solver looks at f itself
 
     def __post_init__(self) -> None:
         n, d, rule = self.run.n, self.run.d, self.settings.sizes
         subsolver = self.run.subsolver(self.settings)
-        if hasattr(subsolver, "check"):
+        self.looks = isinstance(subsolver, Subspace)
+        if isinstance(subsolver, Subspace):
             subsolver.check(self.run.raw, rule)
         self.draws = Draws(n, self.run.seed, rule.replacement)
         self.memory = Memory(self.settings.sigma.first(), rule.first(n, d))
@@ -174,9 +177,9 @@ class Line:
         self.here = self.nested_expansion()
 
     def next_sizes(self) -> Sizes:
-        """What the size rule says now."""
+        """What the size rule says now; a sub-solver that looks at f itself needs all derivatives over its terms."""
         m = self.memory
-        return self.settings.sizes.next(
+        sizes = self.settings.sizes.next(
             Outlook(
                 n=self.run.n,
                 d=self.run.d,
@@ -190,6 +193,7 @@ class Line:
                 missed=m.missed,
             )
         )
+        return replace(sizes, hessian=sizes.value, third=sizes.value) if self.looks else sizes
 
     def sampling_errors(self, point: CountedPoint) -> Matrix:
         """Rows e_k whose e_k e_k' sum to the covariance of the sampled gradient; zero when it is not sampled."""
@@ -246,7 +250,10 @@ class Line:
     def look_again(self) -> None:
         """The same x, owing nothing to the steps that led to it."""
         assert self.here is not None
-        self.point, self.here = self.run.view(None).exact(self.here.first), None
+        fresh = self.run.view(None).exact(self.here.first)
+        if not (np.isfinite(fresh.value()) and np.isfinite(fresh.gradient()).all()):  # f was finite here before
+            raise NotFiniteError("value")
+        self.point, self.here = fresh, None
         self.expand()
 
     def unfinished(self) -> bool:

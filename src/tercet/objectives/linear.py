@@ -364,7 +364,7 @@ class LinearView:
         # Only the Gram matrix or the path is kept, not the point, so that a long run does not hold its whole past.
         trail = getattr(near, "trail", near)
         if isinstance(trail, Path):
-            return LinearPoint(self, x, path=trail if trail.view is self else None)
+            return LinearPoint(self, x, path=trail if trail.view() is self else None)
         return LinearPoint(self, x, trail)
 
     def recall(self, x: Vector, memento: dict[str, Any]) -> LinearPoint:
@@ -396,7 +396,8 @@ class LinearView:
             seen = np.zeros(d, dtype=bool)
             for _, block in self.table.blocks():
                 seen[block.indices if sp.issparse(block) else np.any(block, axis=0)] = True
-            return np.where(~seen & (penalty.mask > 0), 0.0, x)
+            free = ~seen & (penalty.mask > 0) & (x != 0.0)
+            return np.where(free, 0.0, x) if np.any(free) else x
         gram = self.table.gram(np.ones(m))
         lengths = np.sqrt(np.diag(gram))  # of the columns, so that a badly scaled one does not look like nothing
         lengths[lengths == 0.0] = 1.0

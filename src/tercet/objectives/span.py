@@ -10,9 +10,10 @@ A, as often as it likes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -34,17 +35,20 @@ PARALLEL = 1e-10  # directions whose angle is below the root of this are one
 class Path:
     """How a point was reached: the last steps with what A makes of them, and the margins that these add up to."""
 
-    view: LinearView  # whose rows A has
+    view: ReferenceType[LinearView]  # whose rows A has; a sample that is left is not kept
     steps: tuple[Vector, ...] = ()
     images: tuple[Vector, ...] = ()
     margins: Vector | None = None  # None: to be computed
     age: int = 0  # steps since they were
-    moved: float = 0.0  # by how much these changed them, but for the last
+    moved: float = 0.0  # by how much these changed them
 
     def onward(self, s: Vector, As: Vector, margins: Vector) -> Path:
         """After a step s from these margins."""
-        steps, images = (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:]
-        return Path(self.view, steps, images, margins + As, self.age + 1, self.moved)
+        steps, images, there = (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:], margins + As
+        moved = self.moved + largest(As)
+        if moved > FAR * largest(there):
+            return Path(self.view, steps, images)
+        return Path(self.view, steps, images, there, self.age + 1, moved)
 
     def again(self) -> Path:
         """The same steps, with margins to be computed."""
@@ -59,7 +63,7 @@ class Path:
     def of(view: LinearView, memento: dict[str, Any]) -> Path:
         """From arrays."""
         steps, images = tuple(memento["steps"]), tuple(memento["images"])
-        return Path(view, steps, images, memento.get("margins"), int(memento["age"]), float(memento["moved"]))
+        return Path(ref(view), steps, images, memento.get("margins"), int(memento["age"]), float(memento["moved"]))
 
 
 @dataclass(eq=False)
@@ -78,11 +82,10 @@ class Span:
     @cached_property
     def path(self) -> Path:
         """The path to x; its margins are computed anew where many steps added up to them."""
-        path, point = self.point.path or Path(self.point.view), self.point
-        moved = path.moved + (float(np.max(np.abs(path.images[-1]))) if path.age else 0.0)
-        if path.age >= FRESH or not moved <= FAR * float(np.max(np.abs(point.margins))):
-            return Path(path.view, path.steps, path.images, point.times())
-        return Path(path.view, path.steps, path.images, point.margins, path.age, moved)
+        point, path = self.point, self.point.path or Path(ref(self.point.view))
+        if path.age >= FRESH:
+            return replace(path, margins=point.times(), age=0, moved=0.0)
+        return replace(path, margins=point.margins)
 
     @cached_property
     def directions(self) -> tuple[Sequence[Vector], Sequence[Vector]]:
@@ -139,6 +142,11 @@ class Span:
         s = combine(a, self.directions[0])
         path = self.path.onward(s, combine(a, self.directions[1]), margins)
         return SpanPoint(self, c, s, self.counted.beside(self.point.view.at(self.point.x + s, path)))
+
+
+def largest(v: Vector) -> float:
+    """max |v_i|."""
+    return float(max(np.max(v), -np.min(v)))
 
 
 def fits(v: Vector) -> bool:

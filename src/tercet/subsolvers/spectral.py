@@ -109,6 +109,7 @@ def lapack() -> Any:
     return scipy.linalg.lapack
 
 
+@np.errstate(over="ignore")  # the length of a step where B is nearly 0, before the radius shortens it
 def regularized_step(T: Tridiagonal, c: Vector, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
     """The minimizer s of c's + 1/2 s'Ts + sigma/p |s|^p over |s| <= radius, and its shift mu.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tercet.model import combine, length
+from tercet.objectives.counting import NotFiniteError
 from tercet.objectives.span import fits
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive
@@ -16,6 +17,7 @@ from tercet.subsolvers.dense import Dense, SpectralWorkspace
 from tercet.subsolvers.krylov import Krylov, KrylovWorkspace
 
 ENOUGH = 0.1  # of the decrease that a model promised: with less, its step is not gone
+KEPT = 8  # vectors of a Krylov space whose images are kept; with more of them one more product is little
 POOR = 0.05  # a quadratic model that leaves this much of the gradient is not worth a second product
 
 
@@ -64,7 +66,7 @@ class Subspace:
 class ImageSpace(KrylovWorkspace):
     """A Krylov space with what A makes of its vectors; the last one costs no product with A' until another follows."""
 
-    images: list[Vector] = field(default_factory=list)
+    images: list[Vector] = field(default_factory=list)  # all, or only the last
 
     def extend(self) -> bool:
         """One more vector v, with Av and v'Bv."""
@@ -73,6 +75,8 @@ class ImageSpace(KrylovWorkspace):
             self.follow(point.hessian_from(self.V[-1], self.images[-1]))
         if not self.grow():
             return False
+        if len(self.images) == KEPT:
+            self.images.clear()
         self.images.append(point.along(self.V[-1]))
         self.diag.append(point.curvature(self.V[-1], self.images[-1]))
         return True
@@ -100,7 +104,10 @@ class SubspaceWorkspace:
             if left <= enough or space.cautious(how):
                 break
         p = combine(z, space.V)
-        return (p, combine(z, space.images)) if fits(p) else (space.V[0], space.images[0])
+        if fits(p) and len(space.images) == len(z):
+            return p, combine(z, space.images)
+        p = p if fits(p) else g
+        return p, point.along(p)  # type: ignore[attr-defined]
 
     @cached_property
     def first(self) -> SpectralWorkspace:
@@ -113,6 +120,7 @@ class SubspaceWorkspace:
             return Step(np.zeros_like(self.taylor.g), Forecast(0.0, self.taylor.g), None, 0, how.second)
         if self.span is None:
             self.span = self.taylor.second.span(*self.direction(how))  # type: ignore[attr-defined]
+        how = replace(how, third=0.0, bends=False)
         if self.last is None or self.last[0] != how:
             self.last = (how, self.descend(how))
         return self.last[1]
@@ -122,11 +130,14 @@ class SubspaceWorkspace:
         step, start = self.first.solve(how), self.taylor.second.value()
         here = self.span.at(step.s)
         if not start - here.value() >= ENOUGH * step.second.decrease > 0.0:
-            return Step(here.s, step.second, None, step.inner, step.sigma, here.counted)
+            return Step(here.s, step.second, None, step.inner, step.sigma, here.counted, 1.0)
         there, radius, looks = None, 2.0 * length(step.s), 1
         enough = self.settings.relative * length(self.first.taylor.g)
         while looks < self.settings.looks and length(here.gradient()) > enough:
-            there = there or model(here)
+            try:
+                there = there or model(here)
+            except NotFiniteError:  # a good point to stop at
+                break
             more = there.solve(replace(how, second=0.0, radius=radius))
             trial, looks = self.span.at(here.c + more.s), looks + 1
             ratio = (here.value() - trial.value()) / max(more.second.decrease, 1e-300)
@@ -149,4 +160,5 @@ class SubspaceWorkspace:
 
 def model(here: Any) -> SpectralWorkspace:
     """The quadratic model at a point of the span, in its few coordinates."""
+    here.hessian()
     return SpectralWorkspace(Dense(), Taylor(here.gradient(), here, None, True, False))
