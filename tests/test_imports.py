@@ -14,10 +14,11 @@ ROOT = Path(tercet.__file__).parent
 # room: what it may import of ours, by the beginning of the module's name
 ALLOWED = {
     "records": [],
-    "objectives": ["objectives", "records"],
+    "vectors": ["records"],
+    "objectives": ["objectives", "records", "vectors"],
     "sampling": ["sampling", "records"],
-    "model": ["records"],
-    "subsolvers": ["subsolvers", "model", "records", "objectives.base", "criticality"],
+    "model": ["records", "vectors"],
+    "subsolvers": ["subsolvers", "model", "records", "vectors", "objectives.base", "criticality"],
     "criticality": ["objectives.base", "records"],
     "result": ["records"],
     "storage": ["records", "result"],
@@ -33,6 +34,7 @@ ALLOWED = {
         "records",
         "result",
         "storage",
+        "vectors",
     ],
 }
 LEAVES = [

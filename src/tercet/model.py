@@ -7,15 +7,14 @@ with p = 4 for the third-order method and p = 3 for cubic regularization.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from math import inf, sqrt
-from typing import Any
+from math import inf
 
 import numpy as np
 
 from tercet.records import Forecast, Matrix, Tensor, Vector
+from tercet.vectors import length
 
 
 def power_of(r: float, p: int) -> float:
@@ -24,27 +23,6 @@ def power_of(r: float, p: int) -> float:
         return float(r) ** p
     except OverflowError:
         return inf
-
-
-def length(v: Vector) -> float:
-    """|v|; for short vectors faster than NumPy's general norm."""
-    return sqrt(v.dot(v))
-
-
-def combine(a: Vector, V: Sequence[Vector]) -> Vector:
-    """The sum of a_k v_k."""
-    total = a[0] * V[0]
-    for weight, v in zip(a[1:], V[1:], strict=True):
-        total = blas().daxpy(v, total, a=weight)  # in place
-    return total
-
-
-@cache
-def blas() -> Any:
-    """scipy.linalg.blas, imported when it is first used."""
-    import scipy.linalg.blas
-
-    return scipy.linalg.blas
 
 
 @dataclass(frozen=True)

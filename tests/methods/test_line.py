@@ -170,8 +170,8 @@ def test_a_nested_sample_that_grows_is_looked_at_once_over_its_new_rows(kind):
     result = tercet.minimize(MODEL, np.ones(D), method=kind(tercet.Progressive(multiple=5)), seed=0)
     first = result.trace.rows[0]
     m = first.sizes.value
-    n = MODEL.n  # f at x0 over all terms, to compare with; then f at x and at the trial point, g at x
-    assert (first.counts.value, first.counts.gradient) == (n + 2 * m, m)
+    n = MODEL.n  # f at x0 over all terms, to compare with; then f along x, at x and at the trial point, g at x
+    assert (first.counts.value, first.counts.gradient) == (n + (8 + 2) * m, m)
     grew = 0
     for before, row in pairwise(result.trace.rows):
         size, gained = row.sizes.value, row.sizes.value > before.sizes.value

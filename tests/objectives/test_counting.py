@@ -31,7 +31,7 @@ def tally(counted):
 
 def test_nothing_is_counted_before_it_is_asked_for(counted):
     point = counted.over(None).at(AT)
-    counted.over(ORDER[:5]).settle(AT)
+    counted.over(ORDER[:5]).settle(np.zeros(D))
     assert point.terms == N
     assert tally(counted) == (0, 0, 0, 0)
 

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 
 import tercet
 from tercet.objectives.counting import Counted, Meter
-from tercet.objectives.span import FRESH, STEPS, Path, Span, fits
+from tercet.objectives.span import FRESH, STEPS, Path, Span
+from tercet.vectors import fits
 
 N, D = 300, 40
 RNG = np.random.default_rng(0)

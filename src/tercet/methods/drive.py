@@ -15,8 +15,8 @@ from tercet.methods.checkpoint import Writer
 from tercet.methods.progress import Progress
 from tercet.methods.promise import summarize
 from tercet.methods.run import Run, Walk
-from tercet.objectives.base import Bound
-from tercet.objectives.counting import CountedPoint, DeadlineError, EvaluationError, NotFiniteError
+from tercet.objectives.base import Bound, NotFiniteError
+from tercet.objectives.counting import CountedPoint, DeadlineError, EvaluationError
 from tercet.records import Certificate, Status, Vector
 from tercet.result import Info, Result, Row, Trace
 

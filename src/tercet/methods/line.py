@@ -17,8 +17,8 @@ from tercet.methods.promise import UNKNOWN, WholeThird, observe, promise
 from tercet.methods.run import Run, Settings
 from tercet.methods.sigma import Evidence, Miss
 from tercet.methods.state import Expansion, Memory, escape_step, restore_run, run_state
-from tercet.model import length
-from tercet.objectives.counting import CountedPoint, NotFiniteError
+from tercet.objectives.base import NotFiniteError
+from tercet.objectives.counting import CountedPoint
 from tercet.records import Certificate, Counts, Forecast, Matrix, Sizes, Status, Step, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Draws
@@ -26,6 +26,7 @@ from tercet.sampling.rules import Outlook
 from tercet.sampling.theory import promises
 from tercet.subsolvers import Subspace
 from tercet.subsolvers.base import Regularization, Taylor
+from tercet.vectors import length
 
 EPS = float(np.finfo(float).eps)
 CHEAP = 0.4  # of the price of a third derivative, the share that even a small sample is charged

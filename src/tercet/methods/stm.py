@@ -30,7 +30,7 @@ class STM:
     sizes: SizeRule = field(default_factory=Progressive)
     subsolver: Subsolver | None = None
     sigma: SigmaRule = field(default_factory=SignedEstimate)
-    worth: float = 2.0
+    worth: float = 1.5
     noise_aware: bool = True
     order: int = field(default=3, init=False)
     power: int = field(default=4, init=False)

@@ -17,6 +17,10 @@ import numpy as np
 from tercet.records import Matrix, Rows, Tensor, Vector
 
 
+class NotFiniteError(Exception):
+    """A derivative that the run needs is not finite."""
+
+
 class Point(Protocol):
     """(1/m) sum f_i at one x over m terms, and its derivatives."""
 

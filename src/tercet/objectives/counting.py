@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tercet.objectives.base import Objective, Point, View
+from tercet.objectives.base import NotFiniteError, Objective, Point, View
 from tercet.objectives.span import Span
 from tercet.records import Counts, Matrix, Rows, Tensor, Vector
 
@@ -48,10 +48,6 @@ class EvaluationError(Exception):
     """The objective raised; `__cause__` is what it raised."""
 
 
-class NotFiniteError(Exception):
-    """A derivative that the run needs is not finite."""
-
-
 class CountedPoint:
     """A point that counts what is asked of it and remembers value, gradient and Hessian, so that each is paid once."""
 
@@ -74,7 +70,7 @@ class CountedPoint:
     def gradient_errors(self) -> Matrix:
         """Rows whose squares sum to the covariance of the gradient; comes with the gradient."""
         self.gradient()
-        return self._run(self.point.gradient_errors)
+        return evaluated(self.point.gradient_errors)
 
     def hessian(self) -> Matrix:
         """hess f(x) as a dense matrix; counted the first time."""
@@ -82,7 +78,7 @@ class CountedPoint:
 
     def hessian_price(self) -> int:
         """How many terms that takes."""
-        return self._run(self.point.hessian_price)
+        return evaluated(self.point.hessian_price)
 
     def hessian_product(self, v: Vector) -> Vector:
         """hess f(x) v; free once the dense Hessian is there."""
@@ -100,7 +96,7 @@ class CountedPoint:
 
     def third_square_price(self, s: Vector) -> int:
         """How many terms that takes."""
-        return self._run(lambda: self.point.third_square_price(s))
+        return evaluated(lambda: self.point.third_square_price(s))
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V, at the price of its k (k + 1) / 2 products."""
@@ -109,7 +105,7 @@ class CountedPoint:
 
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on |third f(x)[y]^3| over the span of V; one evaluation of each term, none where it is infinite."""
-        bound = self._run(lambda: self.point.third_bound(V, tight))
+        bound = evaluated(lambda: self.point.third_bound(V, tight))
         self._meter.count("third", self.terms if np.isfinite(bound) else 0)
         return bound
 
@@ -130,7 +126,7 @@ class CountedPoint:
 
     def along(self, v: Vector) -> Vector:
         """Av of a linear model, which is no evaluation of its terms."""
-        return self._run(lambda: self.point.along(v))
+        return evaluated(lambda: self.point.along(v))
 
     def curvature(self, v: Vector, Av: Vector) -> float:
         """v'Bv of a linear model, from Av."""
@@ -181,7 +177,7 @@ class CountedPoint:
     def pay(self, order: str, evaluations: int, work: Callable[[], R]) -> R:
         """Count evaluations, then do the work."""
         self._meter.count(order, evaluations)
-        result = self._run(work)
+        result = evaluated(work)
         if order in ("hessian", "third") and not np.all(np.isfinite(np.asarray(result))):
             raise NotFiniteError(order)
         extra = getattr(self.point, "extra", None)  # a point that works by differences says what they took
@@ -189,13 +185,15 @@ class CountedPoint:
             self._meter.count(lower, spent)
         return result
 
-    def _run(self, work: Callable[[], R]) -> R:
-        try:
-            return work()
-        except DeadlineError:
-            raise
-        except Exception as error:
-            raise EvaluationError(f"{type(error).__name__}: {error}") from error
+
+def evaluated(work: Callable[[], R]) -> R:
+    """What the objective gives; what it raises is told apart from errors of our own."""
+    try:
+        return work()
+    except DeadlineError:
+        raise
+    except Exception as error:
+        raise EvaluationError(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +225,10 @@ class CountedView:
         return self.at(point.x).adopt(point)
 
     def settle(self, x: Vector) -> Vector:
-        """A start that is no worse for these terms; takes no evaluation."""
+        """A start that is no worse for these terms; only looking at f along x takes evaluations."""
+        if hasattr(self.view, "shrink"):
+            x, looks = evaluated(lambda: self.view.shrink(x))  # type: ignore[attr-defined]
+            self.meter.count("value", looks * self.view.terms)  # type: ignore[attr-defined]
         return self.view.settle(x)
 
 

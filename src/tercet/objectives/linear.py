@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import scipy.sparse as sp
@@ -355,6 +356,11 @@ class LinearView:
     straight: float = 0.2  # a row's third derivative is left out when its cubic term is below this fraction
 
     @property
+    def terms(self) -> int:
+        """The number of rows."""
+        return self.table.shape[0]
+
+    @property
     def wide(self) -> bool:
         """Whether there are too many variables for a Gram matrix."""
         return self.table.shape[1] > DENSE_LIMIT
@@ -382,6 +388,20 @@ class LinearView:
         picked = Picked.of(rows)
         w = None if self.w is None else self.w[picked.rows]
         return replace(self, table=self.table.over(picked), y=self.y[picked.rows], w=w, rows=picked.rows)
+
+    def shrink(self, x: Vector) -> tuple[Vector, int]:
+        """tx with the lowest f of t = 1, 1/4, ..., 4^-6 and 0, and how often f was looked at.
+
+        Far from 0 a loss that saturates is flat in most rows, and no derivative tells the way back; along x the margins
+        are known, so that a sample of the rows tells it for next to nothing.
+        """
+        if self.rows is None or not np.any(x):
+            return x, 0
+        z, path = self.table.times(x), Path(ref(self))
+        scales = [*(0.25**k for k in range(7)), 0.0]
+        values = [LinearPoint(self, t * x, path=replace(path, margins=t * z)).value() for t in scales]
+        lowest = int(np.nanargmin([*values, np.inf]))
+        return (x if lowest in (0, len(scales)) else scales[lowest] * x), len(scales)
 
     def settle(self, x: Vector) -> Vector:
         """x at the l2 penalty's minimum along the directions that no row here sees (Av = 0); the loss stays the same.

@@ -17,8 +17,8 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from tercet.model import combine, length
 from tercet.records import Matrix, Vector
+from tercet.vectors import combine, fits, largest
 
 if TYPE_CHECKING:
     from tercet.objectives.counting import CountedPoint
@@ -142,17 +142,6 @@ class Span:
         s = combine(a, self.directions[0])
         path = self.path.onward(s, combine(a, self.directions[1]), margins)
         return SpanPoint(self, c, s, self.counted.beside(self.point.view.at(self.point.x + s, path)))
-
-
-def largest(v: Vector) -> float:
-    """max |v_i|."""
-    return float(max(np.max(v), -np.min(v)))
-
-
-def fits(v: Vector) -> bool:
-    """Whether v is a direction: not 0, and its square is a number."""
-    with np.errstate(over="ignore"):
-        return bool(1e-150 < length(v) < 1e150)
 
 
 @dataclass(eq=False)

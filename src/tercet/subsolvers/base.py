@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tercet.model import length
 from tercet.objectives.base import Point
 from tercet.records import Matrix, Meets, Step, Vector
+from tercet.vectors import length
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from tercet.criticality import third_order_measure
-from tercet.model import DenseModel, Regularizer, add_third, length
+from tercet.model import DenseModel, Regularizer, add_third
 from tercet.records import Forecast, Matrix, Meets, Step, Tensor, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
 from tercet.subsolvers.newton import minimize_model
 from tercet.subsolvers.spectral import Tridiagonal
+from tercet.vectors import length
 
 
 @dataclass(frozen=True)

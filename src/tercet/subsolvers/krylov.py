@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tercet.model import Regularizer, add_third, combine, length
+from tercet.model import Regularizer, add_third
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
 from tercet.subsolvers.dense import limited
 from tercet.subsolvers.spectral import Tridiagonal, regularized_step
+from tercet.vectors import combine, length
 
 CAUTION = 20.0  # where the model bends down, the shift of a step is this many times what would hold it up
 REORTHOGONAL = 2000  # up to this many variables the whole basis is made orthogonal again; above only locally

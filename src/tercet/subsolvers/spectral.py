@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tercet.model import length, power_of
+from tercet.model import power_of
 from tercet.records import Matrix, Vector
+from tercet.vectors import length
 
 EPS = float(np.finfo(float).eps)
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tercet.model import combine, length
-from tercet.objectives.counting import NotFiniteError
-from tercet.objectives.span import fits
+from tercet.objectives.base import NotFiniteError
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive
 from tercet.subsolvers.dense import Dense, SpectralWorkspace
 from tercet.subsolvers.krylov import Krylov, KrylovWorkspace
+from tercet.vectors import combine, fits, length
 
 ENOUGH = 0.1  # of the decrease that a model promised: with less, its step is not gone
 KEPT = 8  # vectors of a Krylov space whose images are kept; with more of them one more product is little

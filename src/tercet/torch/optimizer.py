@@ -18,7 +18,8 @@ from tercet.methods.minimize import THIRD_ORDER_LIMIT
 from tercet.methods.run import Run
 from tercet.methods.sigma import Control
 from tercet.methods.state import Memory
-from tercet.objectives.counting import EvaluationError, Meter, NotFiniteError
+from tercet.objectives.base import NotFiniteError
+from tercet.objectives.counting import EvaluationError, Meter
 from tercet.objectives.finite_sum import DENSE_LIMIT
 from tercet.records import Matrix, Rows, Sizes, Status, Vector
 from tercet.result import Row
