@@ -29,7 +29,7 @@ from tercet.subsolvers.base import Regularization, Taylor
 from tercet.vectors import length
 
 EPS = float(np.finfo(float).eps)
-CHEAP = 0.4  # of the price of a third derivative, the share that even a small sample is charged
+CHEAP = 0.33  # of the price of a third derivative, the share that even a small sample is charged
 PATIENCE = 20  # this many rejections that noise or rounding explains end the run
 
 

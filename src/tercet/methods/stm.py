@@ -22,7 +22,7 @@ class STM:
         m(s) = g's + 1/2 s'Bs + 1/6 T[s]^3 + sigma/4 |s|^4
 
     with g, B, T sampled as `sizes` says. With `sizes=Full()` it is the deterministic AR3. Third derivatives are bought
-    when the last quadratic model left more than 1/`worth` of the gradient unexplained, or two fifths of that over a
+    when the last quadratic model left more than 1/`worth` of the gradient unexplained, or a third of that over a
     small sample, where it is cheap; `worth=inf` always buys. With `noise_aware` a rejection that sampling error
     explains enlarges the samples and leaves sigma alone.
     """
