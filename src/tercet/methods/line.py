@@ -60,6 +60,11 @@ class Line:
         self.sampled = self.memory.sizes.value < n
 
     @property
+    def power(self) -> int:
+        """Of the regularizer; a model without T, as every one over a span is, has |s|^3."""
+        return 3 if self.looks else self.settings.power
+
+    @property
     def certificate(self) -> Certificate | None:
         """The certificate of x, where the stop test has made one."""
         return self.memory.certificate
@@ -310,7 +315,7 @@ class Line:
     def regularization(self, bends: bool) -> Regularization:
         """sigma and radius as they stand."""
         c = self.memory.control
-        return Regularization(c.second, c.third, self.settings.power, c.radius, bends, self.memory.unexplained)
+        return Regularization(c.second, c.third, self.power, c.radius, bends, self.memory.unexplained)
 
     def quadratic_step(self) -> Step:
         """The step that no third derivative is bought for."""
@@ -410,7 +415,7 @@ class Line:
             self.memory.unexplained = step.left
         self.memory.missed = self.memory.unexplained if accepted else np.inf
         third = None if step.third is None else miss(step.third)
-        return Evidence(ratio, accepted, length(step.s), self.settings.power, miss(step.second), third)
+        return Evidence(ratio, accepted, length(step.s), self.power, miss(step.second), third)
 
     def allowance(self, step: Step) -> float:
         """By how much sampling error alone lets f miss the forecast; that much is not held against the model.
