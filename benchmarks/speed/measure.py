@@ -18,6 +18,8 @@ from benchmarks.speed.paths import crossings, reference
 from benchmarks.speed.progress import Progress
 
 SAMPLED = ("STM", "SCR", "SGD")  # methods whose path depends on the seed
+TWINS = ("STM", "SCR")  # whose ratio is a figure that a few percent decide
+MORE = 4  # so these, which are short, are timed this many times more, whatever the budget says
 
 
 @dataclass(eq=False)
@@ -153,7 +155,7 @@ class Timings:
 
 def cap_for(case: Case, contender: Contender, stm_seconds: float, late: bool) -> float:
     """How long a run may take: STM and SCR long, the others by the time of STM."""
-    if contender.method in ("STM", "SCR"):
+    if contender.method in TWINS:
         return 2 * case.longest
     asked = contender.method == "L-BFGS-B" and contender.oracle == "tercet"
     patience = 3.0 if late else (case.lbfgs_patience if asked else case.patience)
@@ -163,7 +165,10 @@ def cap_for(case: Case, contender: Contender, stm_seconds: float, late: bool) ->
 def run_cell(
     case: Case, setting: Setting, start: str, seed: int, progress: Progress, begin: float
 ) -> list[dict[str, Any]]:
-    """All contenders on one task, in turn, again and again; what is slow, or when the budget runs low, only once."""
+    """All contenders on one task, in turn, again and again; what is slow, or when the budget runs low, only once.
+
+    STM and SCR are timed more often.
+    """
     x0 = start_at(start, setting.problem.d, seed)
     # From zero a deterministic method takes the same path for every seed.
     chosen = [
@@ -177,10 +182,13 @@ def run_cell(
     def spent() -> float:
         return (time.perf_counter() - begin) / case.budget
 
-    for repeat in range(case.repeats):
+    def wanted(c: Contender, repeat: int) -> bool:
+        return c.method in TWINS or repeat == 0 or (repeat < case.repeats and spent() <= 0.5)
+
+    for repeat in range(case.repeats + MORE):
         for c in chosen:
             timing = timings.setdefault(c.label, Timings(c, cap_for(case, c, stm_seconds, spent() > 1)))
-            if not timing.wants_more(case.enough) or (repeat and spent() > 0.5):
+            if not (wanted(c, repeat) and timing.wants_more(case.enough)):
                 continue
             progress.show(f"l2 {setting.l2}  start {start}  seed {seed}  {c.label}")
             timing.run(Task(setting.problem, setting.plain, x0, seed, setting.lowest, timing.cap))
@@ -188,7 +196,7 @@ def run_cell(
                 stm_seconds = timing.totals[0]
     reports = [timing.report(setting, start, seed) for timing in timings.values()]
     for contender, report in zip(chosen, reports, strict=True):
-        if report["cap"] is not None and report["reached"][GAPS[-1]] is None and contender.method not in ("STM", "SCR"):
+        if report["cap"] is not None and report["reached"][GAPS[-1]] is None and contender.method not in TWINS:
             setting.hopeless.add((contender.label, start))
     return reports
 
