@@ -3,7 +3,7 @@
     python -m benchmarks.speed [--quick] [--cases a9a,covtype] [--render]
 
 `cases` has the data, `oracles` the derivative code (ours and plain SciPy's), `contenders` the methods, `paths` finds
-when a run crossed a gap, `measure` runs everything on a case, `logistic`, `scaling`, `memory` and `startup` are the
+when a run crossed a gap, `measure` runs everything on a case, `sums` (JAX), `scaling`, `memory` and `startup` are the
 cases of another kind, `store` keeps the raw numbers, `figures` and `table` read them.
 """
 
@@ -20,3 +20,4 @@ THREAD_SETTINGS = (
 
 if "numpy" not in sys.modules:  # later it has no effect; `store.environment` writes down what holds in the end
     os.environ.update(dict.fromkeys(THREAD_SETTINGS, "1"))
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false " + os.environ.get("XLA_FLAGS", "")

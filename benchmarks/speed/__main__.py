@@ -14,8 +14,9 @@ from benchmarks.speed.memory import run_memory
 from benchmarks.speed.progress import Progress
 from benchmarks.speed.scaling import run_scaling
 from benchmarks.speed.startup import run_startup
+from benchmarks.speed.sums import run_sums
 
-OTHERS = {"scaling": run_scaling, "memory": run_memory, "startup": run_startup}
+OTHERS = {"sums": run_sums, "scaling": run_scaling, "memory": run_memory, "startup": run_startup}
 
 
 def parser() -> argparse.ArgumentParser:

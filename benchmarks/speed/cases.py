@@ -34,7 +34,7 @@ class Case:
     seeds: int
     budget: float
     loss: str = "sigmoid_squares"
-    penalties: tuple[str, ...] = PENALTIES
+    penalties: tuple[str, ...] = PENALTIES  # or other names of what is solved on the data
     starts: tuple[str, ...] = STARTS
     repeats: int = 3
     enough: float = 1.0

@@ -201,18 +201,8 @@ def run_cell(
     return reports
 
 
-def run_case(case: Case, progress: Progress) -> dict[str, Any]:
-    """The raw numbers of a case; seeds are the outermost loop, so that a spent budget costs the last ones."""
-    progress.begin(case.name)
-    progress.show("data")
-    whole = time.perf_counter()
-    data = prepared(case.make())
-    read = time.perf_counter() - whole
-    warm_up(case, data)
-    settings = []
-    for name in case.penalties:
-        progress.show(f"minimum at l2 {name}")
-        settings.append(set_up(case, data, name))
+def run_settings(case: Case, settings: list[Setting], progress: Progress) -> dict[str, Any]:
+    """All runs of a case; seeds are the outermost loop, so that a spent budget costs the last ones."""
     runs: list[dict[str, Any]] = []
     begin, done = time.perf_counter(), 0
     for seed in range(case.seeds):
@@ -222,16 +212,9 @@ def run_case(case: Case, progress: Progress) -> dict[str, Any]:
             for start in case.starts:
                 runs += run_cell(case, setting, start, seed, progress, begin)
         done += 1
-    X, y = data
     return {
         "case": case.name,
         "title": case.title,
-        "loss": case.loss,
-        "n": X.shape[0],
-        "d": X.shape[1],
-        "entries": int(X.nnz if sp.issparse(X) else X.size),
-        "data_bytes": data_bytes(X, y),
-        "read_seconds": read,
         "seeds": done,
         "settings": {
             s.l2: {
@@ -244,5 +227,28 @@ def run_case(case: Case, progress: Progress) -> dict[str, Any]:
             for s in settings
         },
         "runs": runs,
+    }
+
+
+def run_case(case: Case, progress: Progress) -> dict[str, Any]:
+    """The raw numbers of a case."""
+    progress.begin(case.name)
+    progress.show("data")
+    whole = time.perf_counter()
+    X, y = prepared(case.make())
+    read = time.perf_counter() - whole
+    warm_up(case, (X, y))
+    settings = []
+    for name in case.penalties:
+        progress.show(f"minimum at l2 {name}")
+        settings.append(set_up(case, (X, y), name))
+    return {
+        **run_settings(case, settings, progress),
+        "loss": case.loss,
+        "n": X.shape[0],
+        "d": X.shape[1],
+        "entries": int(X.nnz if sp.issparse(X) else X.size),
+        "data_bytes": data_bytes(X, y),
+        "read_seconds": read,
         "seconds": time.perf_counter() - whole,
     }

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jax
 import numba
 import numpy as np
 import scipy
@@ -47,7 +48,7 @@ def revision() -> str:
 
 def environment() -> dict[str, Any]:
     """Versions, threads and machine."""
-    modules = {"tercet": tercet, "NumPy": np, "SciPy": scipy, "Numba": numba, "scikit-learn": sklearn}
+    modules = {"tercet": tercet, "NumPy": np, "SciPy": scipy, "Numba": numba, "scikit-learn": sklearn, "JAX": jax}
     pools = [f"{pool['internal_api']} {pool['num_threads']}" for pool in threadpoolctl.threadpool_info()]
     return {
         "versions": {"Python": platform.python_version(), **{name: m.__version__ for name, m in modules.items()}},

@@ -11,10 +11,10 @@ from benchmarks.speed.cases import GAPS
 from benchmarks.speed.contenders import HESSIAN_LIMIT, TOLERANCE
 from benchmarks.speed.figures import MATRICES, Figure, Results, figures, medians_by_n
 from benchmarks.speed.oracles import ORDERS
-from benchmarks.speed.summary import LAST, Cell, Spread, cells, epochs_to, passes_to, seconds_to
+from benchmarks.speed.summary import LAST, Cell, Ratio, Spread, cells, epochs_to, passes_to, seconds_to
 
 REPORT = Path(__file__).resolve().parents[1] / "RESULTS.md"
-ORDER = ("a9a", "covtype", "covtype_raw", "sparse", "dense", "logistic", "scaling", "memory", "startup")
+ORDER = ("a9a", "covtype", "covtype_raw", "sparse", "dense", "logistic", "sums", "scaling", "memory", "startup")
 INTRODUCTION = f"""\
 # Speed: seconds, passes and memory against what people use
 
@@ -135,6 +135,32 @@ def case_section(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def sums_section(result: dict[str, Any]) -> list[str]:
+    """JAX finite sums: who is how much slower than STM, then the tables."""
+    lines = [
+        f"{result['seeds']} seeds, on one core. (scipy): `jax.jit` of the mean over `vmap`, of its gradient, Hessian "
+        f"and products. Compiled before the clock starts. Took {result['seconds']:.0f} s.",
+        "",
+        "| problem | n | d | STM, s | passes | SciPy's best with our oracle / STM | with plain JAX / STM | STM / SCR |",
+        "|---" * 8 + "|",
+    ]
+    for cell in cells(result):
+        size, times, passes = result["sizes"][cell.l2], cell.seconds("STM"), cell.passes("STM")
+        best = " | ".join(against(cell.speedup((oracle,))) for oracle in ("tercet", "scipy"))
+        lines.append(
+            f"| {cell.l2} | {size['n']} | {size['d']} | {number(times.median)} | {number(passes.median)} | {best} | "
+            f"{number(cell.against('SCR'))} |"
+        )
+    for cell in cells(result):
+        lines += ["", f"**{cell.l2}**, f* = {result['settings'][cell.l2]['lowest']:.12g}", "", *cell_table(cell)]
+    return lines
+
+
+def against(ratio: Ratio | None) -> str:
+    """A ratio with the peer's name."""
+    return "—" if ratio is None else f"{'> ' if ratio.bound else ''}{number(ratio.value)}, {ratio.who.split(' (')[0]}"
+
+
 def scaling_section(result: dict[str, Any]) -> list[str]:
     """Seconds and epochs by n."""
     lines = [f"l2 = {result['l2']}, gap {result['gap']:g}; medians over starts and seeds.", ""]
@@ -169,7 +195,7 @@ def startup_section(result: dict[str, Any]) -> list[str]:
     return [*lines, "", "Cold: an empty folder for compiled kernels (NUMBA_CACHE_DIR). Warm: the same folder again."]
 
 
-SECTIONS = {"scaling": scaling_section, "memory": memory_section, "startup": startup_section}
+SECTIONS = {"sums": sums_section, "scaling": scaling_section, "memory": memory_section, "startup": startup_section}
 
 
 def environments(results: Results) -> list[str]:

@@ -1,13 +1,14 @@
 """The speed benchmark keeps its books right: crossings, counts, bases of comparison, and the page. No times."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import tercet
-from benchmarks.speed import figures, store, table
+from benchmarks.speed import figures, store, sums, table
 from benchmarks.speed.cases import GAPS, Case, dense_data, penalty, sparse_data, start_at
 from benchmarks.speed.contenders import Path, Task, peers, run_ours, run_scipy
 from benchmarks.speed.measure import model, prepared, run_case
@@ -218,6 +219,30 @@ def test_the_page_shows_every_case_and_method(result, logistic, tmp_path):
     assert values["peak memory of STM beyond the data and 10 d x d matrices, of the data"] == pytest.approx(0.2)
     assert np.isfinite(values["time when n doubles, d = 50, each doubling"])
     assert len(cells(full["a9a"])) == 4
+
+
+@pytest.mark.parametrize("name", sums.EXAMPLES)
+def test_a_plain_jax_sum_is_the_same_function_as_ours(name):
+    make, _, d = sums.EXAMPLES[name]
+    loss, data = make(300)
+    x, v = start_at("normal", d, 0), start_at("normal", d, 1)
+    a, b = sums.Sum(loss, data, d).over(None).at(x), sums.PlainSum(loss, data).at(x)
+    assert a.value() == pytest.approx(b.value(), rel=1e-12)
+    np.testing.assert_allclose(a.gradient(), b.gradient(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(a.hessian_product(v), b.hessian_product(v), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(b.hessian() @ v, b.hessian_product(v), rtol=1e-9, atol=1e-11)
+
+
+def test_jax_sums_are_run_and_shown(monkeypatch):
+    monkeypatch.setattr(sums, "EXAMPLES", {"regression": (sums.skew_normal, 400, 23)})
+    monkeypatch.setattr(sums, "QUICK", replace(sums.QUICK, penalties=("regression",)))
+    result = store.plain(sums.run_sums(True, Progress()))
+    stm = [run for run in result["runs"] if run["method"] == "STM"]
+    assert stm
+    assert all(run["reached"]["1e-10"] for run in stm)
+    page = "\n".join(table.sums_section(result))
+    for text in ("| regression | 400 | 23 |", "**STM**", "L-BFGS-B (tercet)", "trust-exact (scipy)"):
+        assert text in page
 
 
 def test_generated_data_is_what_it_says():

@@ -75,6 +75,20 @@ def test_a_run_killed_at_any_iteration_and_resumed_equals_the_uninterrupted_one(
             assert_same(tercet.resume(path, PROBLEM), whole)
 
 
+@pytest.mark.parametrize("name", ["STM", "SCR", "B lags behind", "fixed"])
+def test_a_run_whose_hessians_serve_for_several_steps_is_resumed_exactly(name, tmp_path):
+    problem = tercet.LinearModel(X, Y, l2=1e-4)
+    problem.hessian_cost = 20.0
+    path, how = tmp_path / "run.ckpt", {"method": METHODS[name], "max_iterations": 25, "seed": 3}
+    whole = tercet.minimize(problem, START, **how)
+    for k in range(1, whole.nit):
+        path.unlink(missing_ok=True)
+        with pytest.raises(KilledError):
+            tercet.minimize(problem, START, **how, checkpoint=path, callback=killed_after(k))
+        if path.exists():
+            assert_same(tercet.resume(path, problem), whole)
+
+
 def test_a_jax_sum_with_a_pytree_is_resumed_exactly(tmp_path):
     jnp = pytest.importorskip("jax.numpy")
     problem = tercet.FiniteSum(

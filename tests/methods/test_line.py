@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,8 @@ import tercet
 from tercet import PaperSigma, Status
 from tercet.criticality import Tolerances
 from tercet.methods.run import Run
-from tercet.objectives.counting import Meter
+from tercet.objectives.counting import CountedPoint, Formed, Meter
+from tercet.records import Forecast, Step
 
 RNG = np.random.default_rng(3)
 N, D = 3000, 5
@@ -408,3 +410,38 @@ def test_curvature_that_misleads_is_taken_over_all_terms_at_once():
         assert lagged <= 4, "such a B does not serve for long"
         assert result.trace["size_hessian"][-1] == n
     assert seen > 0, "the example must begin with a B that misleads"
+
+
+@pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
+def test_a_dear_hessian_serves_while_it_explains_the_gradient(kind):
+    """Fewer Hessians, some more values and gradients, and the same certified minimum."""
+    rng = np.random.default_rng(8)
+    n, d = 4000, 5
+    A = rng.standard_normal((n, d))
+    y = (A @ rng.standard_normal(d) + rng.standard_normal(n) > 0).astype(float)
+    found = {}
+    for cost in (2.0, 50.0):
+        problem = tercet.LinearModel(A, y, l2=1e-4)
+        problem.hessian_cost = cost
+        problem.rows = replace(problem.rows, stale=0.0)
+        found[cost] = tercet.minimize(problem, 2 * np.ones(d), method=kind(tercet.Full()), tol=1e-10)
+    cheap, dear = found[2.0], found[50.0]
+    assert cheap.success
+    assert dear.success
+    np.testing.assert_allclose(dear.x, cheap.x, atol=1e-9)
+    assert dear.trace["hessian"][-1] < 0.8 * cheap.trace["hessian"][-1]
+    assert cheap.nit < dear.nit < 2 * cheap.nit
+
+
+def test_a_rejected_step_of_a_hessian_from_nearby_is_followed_by_one_from_here():
+    line = make_line(tercet.SCR(tercet.Full()), MODEL)
+    line.step()
+    line.expand()
+    here = line.here
+    assert here is not None
+    far = CountedPoint(here.second.point, here.second.x, line.run.meter, Formed(here.second.terms, -np.eye(line.run.d)))
+    line.here = replace(here, second=far)
+    row = line.judge(Step(1e3 * here.first.gradient(), Forecast(1.0, here.first.gradient()), None, 1, 1.0))
+    assert not row.accepted
+    assert line.here is None
+    assert not far.borrows

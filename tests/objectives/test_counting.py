@@ -43,6 +43,63 @@ def test_value_gradient_and_hessian_are_paid_once(counted):
     assert tally(counted) == (20, 20, 20, 0)
 
 
+@pytest.fixture
+def dear(counted):
+    counted.objective.hessian_cost = 10.0
+    return counted
+
+
+def test_a_dear_hessian_serves_nearby_over_the_same_terms_until_it_is_renewed(dear):
+    here = dear.over(ORDER[:20]).at(AT)
+    B = here.hessian()
+    near = dear.over(ORDER[:20]).at(AT + 1.0, here)
+    further = dear.over(ORDER[:20]).at(AT + 2.0, near)
+    assert near.hessian() is further.hessian() is B
+    assert tally(dear) == (0, 0, 20, 0)
+    assert here.is_exact()
+    assert not near.is_exact()
+    assert further.renew()
+    assert not further.renew()
+    assert not np.allclose(further.hessian(), B)
+    assert tally(dear)[2] > 20
+
+
+def test_a_dear_hessian_over_other_terms_is_handed_on_but_not_used(dear):
+    sample = dear.over(ORDER[:20]).at(AT)
+    B = sample.hessian()
+    full = dear.over(None).at(AT + 1.0, sample)
+    assert dear.over(ORDER[:20]).at(AT + 1.0, full).hessian() is B
+    assert not np.allclose(full.hessian(), B)
+    assert dear.over(ORDER[:20]).at(AT + 1.0, full).hessian() is not B  # the newer one is handed on
+
+
+def test_a_hessian_that_is_not_dear_is_formed_at_each_point(counted):
+    here = counted.over(None).at(AT)
+    here.hessian()
+    near = counted.over(None).at(AT + 1.0, here)
+    assert not near.renew()
+    assert not np.allclose(near.hessian(), here.hessian())
+
+
+def test_a_certificate_does_not_use_a_hessian_from_nearby(dear):
+    here = dear.over(None).at(AT)
+    here.hessian()
+    near = dear.over(None).at(AT + 1.0, here)
+    near.value(), near.gradient()
+    exact = dear.over(None).exact(near)
+    np.testing.assert_allclose(exact.hessian(), dear.objective.over(None).at(AT + 1.0).hessian(), rtol=1e-12)
+    assert tally(dear) == (N, N, 2 * N, 0)
+
+
+def test_a_point_whose_gradient_comes_with_its_value_counts_both(counted):
+    point = counted.over(None).at(AT)
+    object.__setattr__(point.point, "joint", True)
+    point.value()
+    assert tally(counted) == (N, N, 0, 0)
+    point.gradient()
+    assert tally(counted) == (N, N, 0, 0)
+
+
 def test_gradient_errors_alone_cost_a_gradient(counted):
     counted.over(ORDER[:20]).at(AT).gradient_errors()
     assert tally(counted) == (0, 20, 0, 0)

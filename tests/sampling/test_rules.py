@@ -190,14 +190,26 @@ def test_curvature_stays_on_the_last_sample_while_it_explains_the_gradient_and_b
     last = Sizes(9000, 9000, 9000, 9000)
     lagging = rule.next(outlook(last, n=n, d=d, blur=10.0))
     assert lagging == Sizes(n, n, 9000, 9000)
-    assert rule.next(outlook(lagging, n=n, d=d, missed=0.19, blur=10.0)) == lagging
-    for missed in (0.21, np.inf):
+    assert rule.next(outlook(lagging, n=n, d=d, missed=0.24, blur=10.0)) == lagging
+    for missed in (0.26, np.inf):
         assert rule.next(outlook(lagging, n=n, d=d, missed=missed)) == Sizes(n, n, n, 9000)
 
 
 def test_curvature_over_too_few_terms_does_not_lag_behind():
     assert Progressive().next(outlook(Sizes(*[9000] * 4), n=100_000, d=23, blur=10.0)) == Sizes(*[100_000] * 4)
     assert Progressive(lag=390).next(outlook(Sizes(*[9000] * 4), n=100_000, d=23, blur=10.0)).hessian == 9000
+
+
+def test_dear_curvature_lags_on_smaller_samples_and_grows_with_what_it_misses():
+    rule, n, d = Progressive(), 100_000, 80
+    last, dear = Sizes(9000, 9000, 9000, 9000), {"n": n, "d": d, "cost": 20.0}
+    assert rule.next(outlook(last, n=n, d=d, blur=10.0)) == Sizes(n, n, n, n)
+    lagging = rule.next(outlook(last, blur=10.0, **dear))
+    assert lagging == Sizes(n, n, 9000, 9000)
+    assert rule.next(outlook(lagging, missed=0.24, **dear)) == lagging
+    grown = rule.next(outlook(lagging, missed=0.26, **dear))
+    assert grown == Sizes(n, n, 27_000, 27_000)
+    assert rule.next(outlook(Sizes(n, n, 81_000, 81_000), missed=np.inf, **dear)) == Sizes(n, n, n, 81_000)
 
 
 def test_curvature_lags_on_at_most_a_tenth_of_the_terms():

@@ -21,7 +21,7 @@ import numpy as np
 from tercet.result import COLUMNS, Row
 from tercet.storage import UNREADABLE, as_numbers, put_together, rows, take_apart
 
-FORMAT, VERSION = "tercet checkpoint", 2
+FORMAT, VERSION = "tercet checkpoint", 3
 
 
 class CheckpointError(ValueError):

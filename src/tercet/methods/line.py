@@ -31,6 +31,7 @@ from tercet.vectors import length
 EPS = float(np.finfo(float).eps)
 CHEAP = 0.33  # of the price of a third derivative, the share that even a small sample is charged
 PATIENCE = 20  # this many rejections that noise or rounding explains end the run
+EXPLAINED = 0.3  # a dear Hessian serves for as long as it leaves no more than this much of the gradient
 
 
 @dataclass(eq=False)
@@ -152,7 +153,10 @@ class Line:
         sizes, behind = self.memory.sizes, self.point
         if sizes.third < sizes.value:
             behind = self.run.view(self.draws.beginning(sizes.third)).at(self.x, self.point)
-        return self.expansion(self.point, behind if sizes.hessian < sizes.value else self.point, behind)
+        second = behind if sizes.hessian < sizes.value else self.point
+        if self.memory.unexplained > EXPLAINED:
+            second.renew()
+        return self.expansion(self.point, second, behind)
 
     def enlarge(self) -> None:
         """Ask the size rule, and let a nested sample grow: x is looked at over more terms."""
@@ -197,6 +201,7 @@ class Line:
                 spreads=m.spreads,
                 variances=self.variances,
                 missed=m.missed,
+                cost=self.run.hessian_cost,
             )
         )
         return replace(sizes, hessian=sizes.value, third=sizes.value) if self.looks else sizes
@@ -366,6 +371,8 @@ class Line:
             if self.settings.sizes.nested and trial.terms < self.run.n:
                 self.memory.blur = self.blur(trial)
             self.move(step, trial)
+        elif self.here.second.renew():  # the next step is from a Hessian of this x
+            self.here = None
         self.memory.iteration += 1
         if not self.settings.sizes.nested:
             sizes = self.next_sizes()
@@ -379,7 +386,12 @@ class Line:
         if step.point is not None and self.here.second is self.here.value:
             return step.point
         view = self.run.view(self.draws.beginning(self.memory.sizes.value))
-        return view.at(self.x + step.s, self.here.second if self.settings.sizes.nested else self.point)
+        if not self.settings.sizes.nested:
+            return view.at(self.x + step.s, self.here.value.trail)
+        trial = view.at(self.x + step.s, self.here.second)
+        if self.escape is not None:
+            trial.renew()
+        return trial
 
     def accepts(self, trial: CountedPoint, ratio: float, rounding: bool) -> bool:
         """ratio >= eta1 with a finite gradient; where f is rounded off, a smaller gradient decides."""

@@ -72,6 +72,7 @@ class Run:
         self.objective = Counted(self.raw, self.meter)
         self.n, self.d, self.how = self.raw.n, self.raw.d, self.raw.how
         self.dense, self.forms_third = self.raw.dense, self.raw.forms_third
+        self.hessian_cost = self.raw.hessian_cost
 
     def view(self, rows: Rows | None) -> CountedView:
         """The nested sample of these rows, gathered once; all terms and the latest sample are kept until `leave`."""

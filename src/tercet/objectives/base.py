@@ -129,6 +129,11 @@ class Objective(Protocol):
         """Whether the dense d x d x d third derivative is the right thing to ask for."""
         ...
 
+    @property
+    def hessian_cost(self) -> float:
+        """How long the Hessian of a term takes, in its gradients; a dear one, above 2, serves for several steps."""
+        ...
+
     def over(self, rows: Rows | None) -> View:
         """The mean over the given terms (None: all of them; an index may repeat)."""
         ...

@@ -15,6 +15,7 @@ from tercet.objectives.span import Span
 from tercet.records import Counts, Matrix, Rows, Tensor, Vector
 
 R = TypeVar("R")
+CHEAP = 2.0  # gradients: a Hessian that takes longer is kept for the next points
 
 
 class DeadlineError(Exception):
@@ -48,13 +49,25 @@ class EvaluationError(Exception):
     """The objective raised; `__cause__` is what it raised."""
 
 
-class CountedPoint:
-    """A point that counts what is asked of it and remembers value, gradient and Hessian, so that each is paid once."""
+@dataclass(frozen=True, eq=False)
+class Formed:
+    """A dear Hessian that was formed at a point, over the first so many terms of the shuffled order."""
 
-    def __init__(self, point: Point, x: Vector, meter: Meter):
+    terms: int
+    hessian: Matrix
+
+
+class CountedPoint:
+    """A point that counts what is asked of it and remembers value, gradient and Hessian, so that each is paid once.
+
+    A dear Hessian that was formed nearby over the same terms is used again, until `renew` lets go of it.
+    """
+
+    def __init__(self, point: Point, x: Vector, meter: Meter, known: Formed | None = None, keeps: bool = False):
         self.x: Vector = x
         self.point: Any = point
         self._meter = meter
+        self._known, self._keeps = known, keeps
         self.terms: int = point.terms
         if hasattr(point, "watch"):  # differences make many calls, and each of them looks at the clock
             point.watch(meter.look)
@@ -78,7 +91,27 @@ class CountedPoint:
 
     def hessian_price(self) -> int:
         """How many terms that takes."""
-        return evaluated(self.point.hessian_price)
+        return 0 if self.borrows else evaluated(self.point.hessian_price)
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the Hessian is one that was formed nearby."""
+        return self._known is not None and self._known.terms == self.terms
+
+    @property
+    def formed(self) -> Formed | None:
+        """The dear Hessian that was formed here or nearby."""
+        if not self._keeps or "_hessian" not in self.__dict__:
+            return self._known
+        return self._known if self.borrows else Formed(self.terms, self._hessian)
+
+    def renew(self) -> bool:
+        """Let go of a Hessian that was formed nearby; whether there was one."""
+        borrowed = self.borrows
+        self._known = None
+        if borrowed:
+            self.__dict__.pop("_hessian", None)
+        return borrowed
 
     def hessian_product(self, v: Vector) -> Vector:
         """hess f(x) v; free once the dense Hessian is there."""
@@ -155,7 +188,9 @@ class CountedPoint:
     def saved(self) -> dict[str, Any]:
         """The value, the gradient if it was taken, and what the point owes to its past."""
         gradient = {"gradient": self._gradient} if "_gradient" in self.__dict__ else {}
-        return {"value": self.value(), "memento": self.memento(), **gradient}
+        known = self.formed
+        formed = {} if known is None else {"formed": {"terms": known.terms, "hessian": known.hessian}}
+        return {"value": self.value(), "memento": self.memento(), **gradient, **formed}
 
     def adopt(self, point: CountedPoint) -> CountedPoint:
         """Take over the value and gradient of the same x over the same terms, which are paid for."""
@@ -164,7 +199,10 @@ class CountedPoint:
 
     @cached_property
     def _value(self) -> float:
-        return float(self.pay("value", self.terms, self.point.value))
+        value = float(self.pay("value", self.terms, self.point.value))
+        if getattr(self.point, "joint", False):  # the gradient has been evaluated, too
+            self.gradient()
+        return value
 
     @cached_property
     def _gradient(self) -> Vector:
@@ -172,6 +210,8 @@ class CountedPoint:
 
     @cached_property
     def _hessian(self) -> Matrix:
+        if self._known is not None and self.borrows:
+            return self._known.hessian
         return self.pay("hessian", self.hessian_price(), self.point.hessian)
 
     def pay(self, order: str, evaluations: int, work: Callable[[], R]) -> R:
@@ -202,14 +242,18 @@ class CountedView:
 
     view: View
     meter: Meter
+    keeps: bool = False  # Hessians are dear
 
     def at(self, x: Vector, near: Any = None) -> CountedPoint:
         """The mean over these terms at x, counted; `near`, a point or its trail, lets Hessians be used again."""
-        return CountedPoint(self.view.at(x, near.trail if isinstance(near, CountedPoint) else near), x, self.meter)
+        if not isinstance(near, CountedPoint):
+            return CountedPoint(self.view.at(x, near), x, self.meter, keeps=self.keeps)
+        return CountedPoint(self.view.at(x, near.trail), x, self.meter, near.formed, self.keeps)
 
     def recall(self, x: Vector, saved: dict[str, Any]) -> CountedPoint:
         """The point that `CountedPoint.saved` described; what was paid for then is not paid for again."""
-        point = CountedPoint(self.view.recall(x, saved["memento"]), x, self.meter)
+        known = Formed(**saved["formed"]) if "formed" in saved else None
+        point = CountedPoint(self.view.recall(x, saved["memento"]), x, self.meter, known, self.keeps)
         point.__dict__.update(_value=float(saved["value"]))
         if "gradient" in saved:
             point.__dict__.update(_gradient=saved["gradient"])
@@ -241,4 +285,4 @@ class Counted:
 
     def over(self, rows: Rows | None) -> CountedView:
         """The mean over the given terms, counted."""
-        return CountedView(self.objective.over(rows), self.meter)
+        return CountedView(self.objective.over(rows), self.meter, self.objective.hessian_cost > CHEAP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,9 @@ def as_precision(leaf: Any, dtype: np.dtype[Any]) -> Any:
 
 
 class ChunkedKernels:
-    """Compiled sums over index lists: value, group gradients, Hessian and products, one compilation each.
+    """Compiled sums over index lists: value with gradient, Hessian and products, one compilation each.
+
+    A value takes half as long as a value with its gradient, and most points need both, so they come together.
 
     The index list always has the length of the padded data; how many of its chunks count is an argument, so that a
     growing sample compiles nothing new. Hessians take smaller chunks, whose d columns stay in the cache.
@@ -108,12 +110,15 @@ class ChunkedKernels:
             terms = jax.vmap(lambda *e: loss(x, *e))(*batch)
             return np_.sum(np_.where(mask, terms, 0.0))
 
+        first = jax.value_and_grad(chunk_sum)
+
         def grouped(x: Any, batch: Any, mask: Any) -> Any:
             def fold(leaf: Any) -> Any:
                 return leaf.reshape((chunk // GROUPS, GROUPS, *leaf.shape[1:])).swapaxes(0, 1)
 
             parts = jax.tree_util.tree_map(fold, batch)
-            return jax.vmap(lambda b, m: jax.grad(chunk_sum)(x, b, m))(parts, fold(mask))
+            values, gradients = jax.vmap(lambda b, m: first(x, b, m))(parts, fold(mask))
+            return np_.sum(values), gradients
 
         def hvp(x: Any, batch: Any, mask: Any, v: Any) -> Any:
             return jax.jvp(lambda p: jax.grad(chunk_sum)(p, batch, mask), (x,), (v,))[1]
@@ -125,25 +130,26 @@ class ChunkedKernels:
             zero = np_.zeros(V.shape[1], dtype=x.dtype)
             return jax.jacfwd(jax.hessian(lambda z: chunk_sum(x + V @ z, batch, mask)))(zero)
 
-        def summed(part: Callable[..., Any], shape: Callable[..., tuple[int, ...]], chunk: int = chunk) -> Any:
+        add, zeros = partial(jax.tree_util.tree_map, np_.add), np_.zeros
+
+        def summed(part: Callable[..., Any], start: Callable[..., Any], chunk: int = chunk) -> Any:
             def total(x: Any, data: Any, rows: Any, m: Any, *more: Any) -> Any:
                 def body(k: Any, acc: Any) -> Any:
                     place = k * chunk + np_.arange(chunk)
                     index = jax.lax.dynamic_slice(rows, (k * chunk,), (chunk,))
                     batch = jax.tree_util.tree_map(lambda leaf: leaf[index], data)
-                    return acc + part(x, batch, place < m, *more)
+                    return add(acc, part(x, batch, place < m, *more))
 
-                start = np_.zeros(shape(x, *more), dtype=x.dtype)
-                return jax.lax.fori_loop(0, (m + chunk - 1) // chunk, body, start)
+                return jax.lax.fori_loop(0, (m + chunk - 1) // chunk, body, start(x, *more))
 
             return jax.jit(total)
 
-        self.value = summed(chunk_sum, lambda x: ())
-        self.groups = summed(grouped, lambda x: (GROUPS, x.shape[0]))
-        self.hessian = summed(jax.hessian(chunk_sum), lambda x: (x.shape[0], x.shape[0]), small_chunk(chunk, d))
-        self.hvp = summed(hvp, lambda x, v: x.shape)
-        self.tvp = summed(tvp, lambda x, u, v: x.shape)
-        self.tensor = summed(tensor, lambda x, V: (V.shape[1],) * 3)
+        self.first = summed(first, lambda x: (zeros((), x.dtype), zeros(d, x.dtype)))
+        self.grouped = summed(grouped, lambda x: (zeros((), x.dtype), zeros((GROUPS, d), x.dtype)))
+        self.hessian = summed(jax.hessian(chunk_sum), lambda x: zeros((d, d), x.dtype), small_chunk(chunk, d))
+        self.hvp = summed(hvp, lambda x, v: zeros(d, x.dtype))
+        self.tvp = summed(tvp, lambda x, u, v: zeros(d, x.dtype))
+        self.tensor = summed(tensor, lambda x, V: zeros((V.shape[1],) * 3, x.dtype))
 
 
 def small_chunk(chunk: int, d: int) -> int:
@@ -172,13 +178,18 @@ class SumObjective:
         """Whether the Hessian is formed."""
         return self.d <= DENSE_LIMIT
 
+    @property
+    def hessian_cost(self) -> float:
+        """A Hessian is a product for each variable, some of them at once."""
+        return max(2.0, self.d / 8)
+
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""
         index = np.arange(self.n) if rows is None else rows
         padded = np.zeros(-(-max(self.n, len(index)) // self.chunk) * self.chunk, dtype=np.int32)
         padded[: len(index)] = index
         with self.jax.enable_x64(self.dtype == np.float64):
-            return SumView(self, self.jax.numpy.asarray(padded), len(index))
+            return SumView(self, self.jax.numpy.asarray(padded), len(index), rows is None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +199,7 @@ class SumView:
     objective: SumObjective
     rows: Any
     terms: int
+    whole: bool  # all examples, whose gradient has no sampling error
 
     def settle(self, x: Vector) -> Vector:
         """x itself: nothing is known of directions that do not matter."""
@@ -207,7 +219,8 @@ class SumView:
         with o.jax.enable_x64(o.dtype == np.float64):
             arrays = [np.asarray(a, dtype=o.dtype) for a in (x, *more)]
             total = getattr(o.kernels, name)(arrays[0], o.data, self.rows, self.terms, *arrays[1:])
-            return np.asarray(total, dtype=np.float64) / self.terms
+            mean = [np.asarray(part, dtype=np.float64) / self.terms for part in o.jax.tree_util.tree_leaves(total)]
+            return mean if len(mean) > 1 else mean[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,28 +229,38 @@ class SumPoint:
 
     view: SumView
     x: Vector
+    joint: bool = True  # the gradient comes with the value
 
     @property
     def terms(self) -> int:
         """The number of examples."""
         return self.view.terms
 
-    def value(self) -> float:
-        """f(x)."""
-        return float(self.view.call("value", self.x))
+    @cached_property
+    def first(self) -> tuple[Any, Vector]:
+        """f(x) and its gradient."""
+        if self.view.whole:
+            value, gradient = self.view.call("first", self.x)
+            return value, gradient
+        return self.grouped[0], np.sum(self.grouped[1], axis=0)
 
     @cached_property
-    def groups(self) -> Matrix:
-        """Sums of gradients over groups of examples, divided by the number of all."""
-        return self.view.call("groups", self.x)
+    def grouped(self) -> tuple[Any, Matrix]:
+        """f(x), and sums of gradients over groups of examples, divided by the number of all."""
+        value, gradients = self.view.call("grouped", self.x)
+        return value, gradients
+
+    def value(self) -> float:
+        """f(x)."""
+        return float(self.first[0])
 
     def gradient(self) -> Vector:
         """grad f(x)."""
-        return np.sum(self.groups, axis=0)
+        return self.first[1]
 
     def gradient_errors(self) -> Matrix:
         """From the spread of the groups' gradients."""
-        return group_errors(self.groups[: min(GROUPS, self.terms)] * self.terms, self.terms)
+        return group_errors(self.grouped[1][: min(GROUPS, self.terms)] * self.terms, self.terms)
 
     def hessian(self) -> Matrix:
         """hess f(x)."""

@@ -96,6 +96,7 @@ class JaxObjective:
     jax: Any
     n: int = 1
     how: str = "derivatives by JAX"
+    hessian_cost: float = 2.0
 
     @property
     def dense(self) -> bool:
@@ -195,6 +196,7 @@ class CallObjective:
     fun: Callable[..., Any]
     derivatives: dict[str, Callable[..., Any]]
     n: int = 1
+    hessian_cost: float = 2.0
 
     @property
     def how(self) -> str:

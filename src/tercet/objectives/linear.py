@@ -438,6 +438,7 @@ class LinearModel:
 
     how = "closed-form derivatives"
     forms_third = False
+    hessian_cost = 2.0
     spans = True  # its points know f over the span of a few directions
 
     def __init__(

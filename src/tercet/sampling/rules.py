@@ -14,6 +14,8 @@ from typing import Protocol
 
 from tercet.records import Sizes
 
+MISSED = 0.25  # of the gradient: B over a sample that leaves more goes over to a larger one
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -29,6 +31,7 @@ class Outlook:
     spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)  # typical deviation of one term's g, B, T from the mean
     variances: tuple[float, float, float] = (nan, nan, nan)  # of the drawn terms' g, B, T, for rules that observe them
     missed: float = 0.0  # what the last quadratic over these samples left of the gradient; inf: the step was rejected
+    cost: float = 2.0  # how long the Hessian of a term takes, in its gradients
 
 
 class SizeRule(Protocol):
@@ -192,8 +195,9 @@ class Progressive:
     then it pays to grow by smaller steps, up to a third of the data, each solved to a sixth of `kappa`.
 
     When g is taken over all terms, B and T stay on the last sample, or on a tenth of the terms, if that is at least
-    `lag` d, B for as long as it leaves less than a fifth of the gradient unexplained: their error, of the order
-    sqrt(d/m), costs less in convergence than derivatives over all terms in time.
+    `lag` d, B for as long as it leaves less than a quarter of the gradient unexplained: their error, of the order
+    sqrt(d/m), costs less in convergence than derivatives over all terms in time. The dearer Hessians are, the
+    smaller that sample may be: (2/cost)^2 `lag` d, where they take as long as `cost` gradients.
     """
 
     multiple: float = 20.0
@@ -223,13 +227,19 @@ class Progressive:
         hard = outlook.iteration > self.hard + 3.0 * max(0.0, log(m / (self.multiple * outlook.d), self.factor))
         kappa, factor, near = (self.kappa / 6, min(2.0, self.factor), 3.0) if hard else (self.kappa, self.factor, 10.0)
         if outlook.sizes.value >= n:
-            return replace(outlook.sizes, hessian=n) if outlook.missed > 0.2 else outlook.sizes
+            return self.follow(outlook) if outlook.missed > MISSED else outlook.sizes
         if not (outlook.noisy or outlook.blur * kappa >= 1.0):
             return outlook.sizes
         grown = self.settle(ceil(factor * m), n, near)
         behind = min(m, n // 10)
-        lags = grown.value == n and self.lag * outlook.d <= behind
+        lags = grown.value == n and self.lag * outlook.d * (2.0 / outlook.cost) ** 2 <= behind
         return replace(grown, hessian=behind, third=behind) if lags else grown
+
+    def follow(self, outlook: Outlook) -> Sizes:
+        """The next larger sample for B and T; once B is over all terms, T stays where it is."""
+        sizes, n = outlook.sizes, outlook.n
+        m = self.settle(ceil(self.factor * sizes.hessian), n, max(1.0, 20.0 / outlook.cost)).hessian
+        return replace(sizes, hessian=m, third=sizes.third if m == n else m)
 
     def settle(self, m: int, n: int, near: float) -> Sizes:
         """m terms, or all of them where less than the factor `near` is missing."""

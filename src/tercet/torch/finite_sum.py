@@ -204,6 +204,11 @@ class SumObjective:
         """Whether the Hessian is formed."""
         return self.d <= DENSE_LIMIT
 
+    @property
+    def hessian_cost(self) -> float:
+        """A Hessian is a product for each variable, some of them at once."""
+        return max(2.0, self.d / 8)
+
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""
         if rows is None:
@@ -219,6 +224,8 @@ class SumView:
     rows: Tensor | None
     terms: int
     kept: tuple[Vector, Graph] | None = None
+    joint: bool = True
+    latest: tuple[Vector, Vector] | None = None  # x and the gradient that came with the value there
 
     def settle(self, x: Vector) -> Vector:
         """x itself: nothing is known of directions that do not matter."""
@@ -261,14 +268,23 @@ class SumView:
             yield graph
 
     def value(self, x: Vector) -> float:
-        """f(x)."""
-        with torch.no_grad():
-            return float(to_host(sum_up(self.sums(self.objective.structure.split(x))))) / self.terms
+        """f(x); the gradient, which most points need too, comes with it."""
+        leaves = self.leaves(x)
+
+        def both(total: Tensor) -> Tensor:
+            gradient = differentiate(total, leaves, keep=False)
+            return torch.cat([total.detach().to(gradient).reshape(1), gradient])
+
+        mean = to_host(sum_up(map(both, self.sums(leaves)))) / self.terms
+        self.latest = (x, mean[1:])
+        return float(mean[0])
 
     def gradient(self, x: Vector) -> Vector:
         """grad f(x)."""
-        leaves = self.leaves(x)
-        return to_host(sum_up(differentiate(total, leaves, keep=False) for total in self.sums(leaves))) / self.terms
+        if self.latest is None or self.latest[0] is not x:
+            self.value(x)
+        assert self.latest is not None
+        return self.latest[1]
 
     def groups(self, x: Vector) -> Matrix:
         """Sums of gradients over groups, to which the examples are dealt in turn."""

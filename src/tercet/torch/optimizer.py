@@ -166,6 +166,8 @@ class ClosureObjective:
     n: int = 1
     terms: int = 1
     how: str = "derivatives by PyTorch"
+    hessian_cost: float = 2.0
+    joint: bool = False
     kept: tuple[Vector, Graph] | None = None
     first: Tensor | None = None  # the loss at the first call
 

@@ -23,6 +23,11 @@ class Source(Protocol):
         """The number of terms."""
         ...
 
+    @property
+    def joint(self) -> bool:
+        """Whether the gradient comes with the value."""
+        ...
+
     def value(self, x: Vector) -> float:
         """The mean at x."""
         ...
@@ -52,9 +57,15 @@ class TorchPoint:
         """The number of terms."""
         return self.source.terms
 
+    @property
+    def joint(self) -> bool:
+        """Whether the gradient comes with the value."""
+        return self.source.joint
+
     def value(self) -> float:
         """f(x)."""
-        return self.source.value(self.x)
+        with torch.enable_grad():
+            return self.source.value(self.x)
 
     def gradient(self) -> Vector:
         """grad f(x)."""
