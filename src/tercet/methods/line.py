@@ -151,9 +151,10 @@ class Line:
         """All derivatives over the terms of f, but B and T perhaps over the last sample of those before."""
         assert self.point is not None
         sizes, behind = self.memory.sizes, self.point
-        if sizes.third < sizes.value:
-            behind = self.run.view(self.draws.beginning(sizes.third)).at(self.x, self.point)
-        second = behind if sizes.hessian < sizes.value else self.point
+        lags = sizes.hessian < sizes.value
+        if sizes.third < sizes.value:  # for T alone, what B can use again need not be kept
+            behind = self.run.view(self.draws.beginning(sizes.third)).at(self.x, self.point if lags else None)
+        second = behind if lags else self.point
         if self.memory.unexplained > EXPLAINED:
             second.renew()
         return self.expansion(self.point, second, behind)
