@@ -25,7 +25,7 @@ class Case:
     A run of a peer ends after `patience` times the seconds of the whole STM run beside it (`lbfgs_patience` for
     L-BFGS-B with our oracle, of which the figures ask more), within `shortest` and `longest` seconds (three times that
     for L-BFGS-B with our oracle). A run is repeated at most `repeats` times, and no more once it took `enough` seconds.
-    After `budget` seconds no further seed is begun, and peers are given three times the seconds of STM only.
+    After `budget` seconds no peer is run for further seeds, and peers are given three times the seconds of STM only.
     """
 
     name: str

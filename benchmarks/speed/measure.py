@@ -18,8 +18,8 @@ from benchmarks.speed.paths import crossings, reference
 from benchmarks.speed.progress import Progress
 
 SAMPLED = ("STM", "SCR", "SGD")  # methods whose path depends on the seed
-TWINS = ("STM", "SCR")  # whose ratio is a figure that a few percent decide
-MORE = 4  # so these, which are short, are timed this many times more, whatever the budget says
+OURS = ("STM", "SCR", "STM full (AR3)")  # whose ratios are figures that a few percent decide
+MORE = 4  # so these, which are short, are timed this many times more, and for all seeds, whatever the budget says
 
 
 @dataclass(eq=False)
@@ -155,7 +155,7 @@ class Timings:
 
 def cap_for(case: Case, contender: Contender, stm_seconds: float, late: bool) -> float:
     """How long a run may take: STM and SCR long, the others by the time of STM."""
-    if contender.method in TWINS:
+    if contender.method in OURS:
         return 2 * case.longest
     asked = contender.method == "L-BFGS-B" and contender.oracle == "tercet"
     patience = 3.0 if late else (case.lbfgs_patience if asked else case.patience)
@@ -163,18 +163,20 @@ def cap_for(case: Case, contender: Contender, stm_seconds: float, late: bool) ->
 
 
 def run_cell(
-    case: Case, setting: Setting, start: str, seed: int, progress: Progress, begin: float
+    case: Case, setting: Setting, start: str, seed: int, progress: Progress, begin: float, late: bool = False
 ) -> list[dict[str, Any]]:
     """All contenders on one task, in turn, again and again; what is slow, or when the budget runs low, only once.
 
-    STM and SCR are timed more often.
+    Ours are timed more often, and when it is late only they are.
     """
     x0 = start_at(start, setting.problem.d, seed)
     # From zero a deterministic method takes the same path for every seed.
     chosen = [
         c
         for c in setting.contenders
-        if (c.label, start) not in setting.hopeless and (seed == 0 or start != "zero" or c.method in SAMPLED)
+        if (c.label, start) not in setting.hopeless
+        and (seed == 0 or start != "zero" or c.method in SAMPLED)
+        and (not late or c.method in OURS)
     ]
     timings: dict[str, Timings] = {}
     stm_seconds = case.longest
@@ -183,12 +185,12 @@ def run_cell(
         return (time.perf_counter() - begin) / case.budget
 
     def wanted(c: Contender, repeat: int) -> bool:
-        return c.method in TWINS or repeat == 0 or (repeat < case.repeats and spent() <= 0.5)
+        return c.method in OURS or repeat == 0 or (repeat < case.repeats and spent() <= 0.5)
 
     for repeat in range(case.repeats + MORE):
         for c in chosen:
             timing = timings.setdefault(c.label, Timings(c, cap_for(case, c, stm_seconds, spent() > 1)))
-            if not (wanted(c, repeat) and timing.wants_more(case.enough)):
+            if not (wanted(c, repeat) and timing.wants_more(case.enough * (3 if c.method in OURS else 1))):
                 continue
             progress.show(f"l2 {setting.l2}  start {start}  seed {seed}  {c.label}")
             timing.run(Task(setting.problem, setting.plain, x0, seed, setting.lowest, timing.cap))
@@ -196,7 +198,7 @@ def run_cell(
                 stm_seconds = timing.totals[0]
     reports = [timing.report(setting, start, seed) for timing in timings.values()]
     for contender, report in zip(chosen, reports, strict=True):
-        if report["cap"] is not None and report["reached"][GAPS[-1]] is None and contender.method not in TWINS:
+        if report["cap"] is not None and report["reached"][GAPS[-1]] is None and contender.method not in OURS:
             setting.hopeless.add((contender.label, start))
     return reports
 
@@ -206,16 +208,17 @@ def run_settings(case: Case, settings: list[Setting], progress: Progress) -> dic
     runs: list[dict[str, Any]] = []
     begin, done = time.perf_counter(), 0
     for seed in range(case.seeds):
-        if seed and time.perf_counter() - begin > case.budget * seed / (seed + 1):
-            break  # another seed like the ones before would go beyond the budget
+        # Another seed like the ones before would go beyond the budget.
+        late = seed > done or (seed > 0 and time.perf_counter() - begin > case.budget * seed / (seed + 1))
         for setting in settings:
             for start in case.starts:
-                runs += run_cell(case, setting, start, seed, progress, begin)
-        done += 1
+                runs += run_cell(case, setting, start, seed, progress, begin, late)
+        done += not late
     return {
         "case": case.name,
         "title": case.title,
-        "seeds": done,
+        "seeds": case.seeds,
+        "peer_seeds": done,
         "settings": {
             s.l2: {
                 "l2": s.plain.l2,

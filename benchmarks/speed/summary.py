@@ -20,6 +20,12 @@ def seconds_to(run: Run, gap: str = LAST) -> float:
     return float(np.median(reached["seconds"])) if reached else np.inf
 
 
+def times_to(run: Run, gap: str = LAST) -> np.ndarray:
+    """Seconds to a gap in each repeat; one infinite time where it was not reached."""
+    reached = run["reached"][gap]
+    return np.array([np.inf] if reached is None else reached["seconds"])
+
+
 def passes_to(run: Run, gap: str = LAST) -> float:
     """Seconds over the seconds of the plain pass beside the same repeat, median over repeats."""
     reached = run["reached"][gap]
@@ -89,25 +95,40 @@ class Cell:
         """To the tightest gap."""
         return Spread.of(passes_to(run) for run in self.of(method, oracle))
 
+    def beside(self, runs: list[Run]) -> list[Run]:
+        """The runs of STM from the starts of these runs: from 0 all of them, else those with the same seeds."""
+        seeds = {run.get("seed") for run in runs}
+        return [run for run in self.of("STM") if self.start == "zero" or run.get("seed") in seeds]
+
     def speedup(self, oracles: tuple[str, ...], methods: tuple[str, ...] | None = None) -> Ratio | None:
         """Time of the best peer over that of STM; None where STM or every peer failed without running into a cap."""
-        ours = self.seconds("STM").median
-        best, bound, who = np.inf, False, ""
+        best: Ratio | None = None
         for method, oracle, is_ours in self.methods():
             if is_ours or oracle not in oracles or (methods and method not in methods):
                 continue
-            seconds = self.seconds(method, oracle).median
-            caps = [run["cap"] for run in self.of(method, oracle) if run["cap"] and not run["reached"][LAST]]
-            if min(seconds, *caps, np.inf) < best:
-                best, bound, who = min(seconds, *caps, np.inf), not np.isfinite(seconds), f"{method} ({oracle})"
-        if not (np.isfinite(ours) and np.isfinite(best)):
-            return None
-        return Ratio(best / ours, bound, who)
+            theirs = self.of(method, oracle)
+            ours, seconds = (Spread.of(map(seconds_to, runs)).median for runs in (self.beside(theirs), theirs))
+            caps = [run["cap"] for run in theirs if run["cap"] and not run["reached"][LAST]]
+            value = min(seconds, *caps, np.inf) / ours
+            if np.isfinite(value) and (best is None or value < best.value):
+                best = Ratio(value, not np.isfinite(seconds), f"{method} ({oracle})")
+        return best
 
     def against(self, other: str) -> float:
-        """Seconds of STM over those of another of our methods; nan where one is not there."""
-        mine, theirs = self.seconds("STM").median, self.seconds(other).median
-        return mine / theirs if np.isfinite(mine) and np.isfinite(theirs) else np.nan
+        """Seconds of STM over those of another of our methods, the median over pairs of runs made one after the other.
+
+        Pairs have the same seed and repeat, so that what else the machine does meets both; what takes one path from 0,
+        whatever the seed, stands beside all. A run that did not reach the gap took forever. nan where the other method
+        is not there, or never reached it.
+        """
+        ratios: list[float] = []
+        theirs = self.of(other)
+        for run in theirs:
+            for mine in self.beside(theirs):
+                if len(theirs) == 1 or mine["seed"] == run["seed"]:
+                    pairs = zip(times_to(mine), times_to(run), strict=False)
+                    ratios += [a / b for a, b in pairs if np.isfinite(a) or np.isfinite(b)]
+        return float(np.median(ratios)) if any(ratios) else np.nan
 
     def __str__(self) -> str:
         return f"{self.case}, l2 {self.l2}, {'0' if self.start == 'zero' else 'N'}"

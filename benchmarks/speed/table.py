@@ -34,6 +34,7 @@ Written by `python -m benchmarks.speed`; do not edit. `make bench` measures ever
 - Medians over repeats, then over seeds, smallest and largest seed in brackets. — : not reached, because the run ended
   by itself or after its cap (> seconds). From 0 a deterministic method takes one path, so it is run for one seed. A
   peer that ran into its cap from a start is not run again from it with other seeds.
+- STM over SCR and over full STM: the median over pairs of runs of one seed, made one after the other.
 - Ours run with tol = {TOLERANCE:g} and the default certificate, of order 1 where d > {HESSIAN_LIMIT}.
 - SGD has a batch of 5 % and the best of four steps, 30 epochs long.
 - Memory: the growth of the resident set at its peak, from before `LinearModel(X, y)` to the end, in a fresh warm

@@ -131,7 +131,7 @@ def test_all_contenders_are_there_and_reach_what_they_should(result):
         "L-BFGS-B", "Newton-CG", "trust-ncg", "trust-krylov", "trust-exact",
     }  # fmt: skip
     assert {o for m, o in labels if m == "trust-exact"} == {"tercet", "scipy"}
-    assert result["seeds"] >= 1
+    assert result["seeds"] >= result["peer_seeds"] >= 1
     for run in result["runs"]:
         if run["method"] in ("STM", "SCR", "trust-exact"):
             reached = [run["reached"][gap] for gap in GAPS]
@@ -183,6 +183,31 @@ def test_the_best_peer_counts_and_a_cap_is_a_bound():
     ratio = made_up_cell(late=made_up(0.0, cap=20.0)).speedup(("tercet",))
     assert (ratio.value, ratio.bound) == (10.0, True)
     assert made_up_cell().speedup(("tercet",)) is None
+
+
+def paired(method, seed, *seconds):
+    reached = {
+        gap: {"seconds": list(seconds), "iterations": 1, "epochs": {"all": 1.0}} if seconds else None for gap in GAPS
+    }
+    return {
+        "method": method,
+        "oracle": "tercet",
+        "ours": True,
+        "l2": "1e-6",
+        "start": "zero",
+        "seed": seed,
+        "reached": reached,
+    }
+
+
+def test_methods_of_ours_are_compared_in_pairs():
+    runs = [paired("STM", 0, 2.0, 20.0, 2.0), paired("SCR", 0, 1.0, 10.0), paired("STM", 1, 3.0), paired("SCR", 1, 1.0)]
+    assert Cell({"case": "a9a", "runs": runs}, "1e-6", "zero").against("SCR") == 2.0
+    runs += [paired("STM", 2), paired("SCR", 2, 1.0), paired("STM", 3), paired("SCR", 3, 1.0)]
+    assert Cell({"case": "a9a", "runs": runs}, "1e-6", "zero").against("SCR") == 3.0  # two that never arrived
+    assert Cell({"case": "a9a", "runs": [*runs, paired("full", 0, 4.0)]}, "1e-6", "zero").against("full") > 0.5
+    assert np.isnan(Cell({"case": "a9a", "runs": [*runs, paired("full", 0)]}, "1e-6", "zero").against("full"))
+    assert np.isnan(Cell({"case": "a9a", "runs": runs}, "1e-6", "zero").against("full"))
 
 
 def test_figures_are_held_or_not_or_not_measured():

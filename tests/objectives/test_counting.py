@@ -91,13 +91,14 @@ def test_a_certificate_does_not_use_a_hessian_from_nearby(dear):
     assert tally(dear) == (N, N, 2 * N, 0)
 
 
-def test_a_point_whose_gradient_comes_with_its_value_counts_both(counted):
-    point = counted.over(None).at(AT)
-    object.__setattr__(point.point, "joint", True)
-    point.value()
+def test_value_and_gradient_taken_together_count_one_each(counted):
+    point, taken = counted.over(None).at(AT), []
+    assert point.together() is point
+    assert tally(counted) == (0, 0, 0, 0)  # a linear model has no way to do so
+    object.__setattr__(point.point, "together", lambda: not taken.append(1))
+    point.together().value(), point.gradient()
     assert tally(counted) == (N, N, 0, 0)
-    point.gradient()
-    assert tally(counted) == (N, N, 0, 0)
+    assert taken == [1]
 
 
 def test_gradient_errors_alone_cost_a_gradient(counted):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tercet
 from tercet.objectives.finite_sum import GROUPS, FiniteSum
 
 N = 53  # no multiple of any chunk
@@ -277,3 +278,27 @@ def test_a_chunk_that_is_no_count_is_refused(chunk):
 def test_a_bad_start_is_refused_by_name(x0):
     with pytest.raises(ValueError, match="x0"):
         FiniteSum(lambda p, x: jnp.sum(x), np.ones((5, 2))).bind(x0)
+
+
+@pytest.mark.parametrize("rows", SAMPLES)
+def test_value_and_gradient_are_the_same_alone_and_together(bounds, rows):
+    view = bounds(16).objective.over(SAMPLES[rows])
+    x = np.linspace(-1, 1, D)
+    alone, both = view.at(x), view.at(x)
+    assert both.together()
+    assert both.value() == pytest.approx(alone.value(), rel=1e-14)
+    np.testing.assert_allclose(both.gradient(), view.at(x).gradient(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("sizes", [tercet.Fixed(20, 20, 20), tercet.Progressive()])
+def test_gradients_come_with_values_only_where_both_are_over_the_same_terms(sizes):
+    """Function values over all terms bring no gradients along that a sampled method has no use for."""
+    result = tercet.minimize(
+        FiniteSum(mlp, (INPUTS, LABELS)), PARAMS, method=tercet.SCR(sizes), max_iterations=4, order=1
+    )
+    last = result.trace.rows[-1].counts
+    if sizes.nested:
+        assert last.gradient >= last.value - N  # f(x0) is taken alone
+    else:
+        assert last.gradient == 20 * result.nit
+        assert last.value >= N * result.nit

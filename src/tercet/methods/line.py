@@ -111,6 +111,8 @@ class Line:
             view = self.run.view(self.draws.beginning(self.memory.sizes.value))
             self.x = view.settle(self.x)
             self.point = view.at(self.x)
+            if self.settings.sizes.nested:
+                self.point.together()
             self.run.scale = abs(self.point.value())
             if self.sampled:
                 self.run.start.value()  # to compare with at the end, or at once when the run is interrupted
@@ -181,7 +183,7 @@ class Line:
         if sizes.third != old.third:
             self.run.leave()
         if self.point is None:
-            self.point = self.run.view(self.draws.beginning(sizes.value)).at(self.x, trail)
+            self.point = self.run.view(self.draws.beginning(sizes.value)).at(self.x, trail).together()
         if sizes.value >= self.run.n:
             self.draws.rest()
         self.memory.sizes, self.memory.blur, self.memory.missed = sizes, 0.0, 0.0
@@ -392,7 +394,7 @@ class Line:
         trial = view.at(self.x + step.s, self.here.second)
         if self.escape is not None:
             trial.renew()
-        return trial
+        return trial.together()
 
     def accepts(self, trial: CountedPoint, ratio: float, rounding: bool) -> bool:
         """ratio >= eta1 with a finite gradient; where f is rounded off, a smaller gradient decides."""

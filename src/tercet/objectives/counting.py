@@ -80,6 +80,13 @@ class CountedPoint:
         """grad f(x); counted the first time."""
         return self._gradient
 
+    def together(self) -> CountedPoint:
+        """The same point with f and grad f taken at once, where the objective has a way to do so."""
+        self._meter.look()
+        if hasattr(self.point, "together") and evaluated(self.point.together):
+            self.value(), self.gradient()
+        return self
+
     def gradient_errors(self) -> Matrix:
         """Rows whose squares sum to the covariance of the gradient; comes with the gradient."""
         self.gradient()
@@ -199,10 +206,7 @@ class CountedPoint:
 
     @cached_property
     def _value(self) -> float:
-        value = float(self.pay("value", self.terms, self.point.value))
-        if getattr(self.point, "joint", False):  # the gradient has been evaluated, too
-            self.gradient()
-        return value
+        return float(self.pay("value", self.terms, self.point.value))
 
     @cached_property
     def _gradient(self) -> Vector:

@@ -95,9 +95,7 @@ def as_precision(leaf: Any, dtype: np.dtype[Any]) -> Any:
 
 
 class ChunkedKernels:
-    """Compiled sums over index lists: value with gradient, Hessian and products, one compilation each.
-
-    A value takes half as long as a value with its gradient, and most points need both, so they come together.
+    """Compiled sums over index lists: value, value with gradient, Hessian and products, one compilation each.
 
     The index list always has the length of the padded data; how many of its chunks count is an argument, so that a
     growing sample compiles nothing new. Hessians take smaller chunks, whose d columns stay in the cache.
@@ -144,6 +142,7 @@ class ChunkedKernels:
 
             return jax.jit(total)
 
+        self.value = summed(chunk_sum, lambda x: zeros((), x.dtype))
         self.first = summed(first, lambda x: (zeros((), x.dtype), zeros(d, x.dtype)))
         self.grouped = summed(grouped, lambda x: (zeros((), x.dtype), zeros((GROUPS, d), x.dtype)))
         self.hessian = summed(jax.hessian(chunk_sum), lambda x: zeros((d, d), x.dtype), small_chunk(chunk, d))
@@ -229,7 +228,6 @@ class SumPoint:
 
     view: SumView
     x: Vector
-    joint: bool = True  # the gradient comes with the value
 
     @property
     def terms(self) -> int:
@@ -250,9 +248,13 @@ class SumPoint:
         value, gradients = self.view.call("grouped", self.x)
         return value, gradients
 
+    def together(self) -> bool:
+        """Take f(x) and its gradient at once: a value alone takes half as long, and nearly every point needs both."""
+        return bool(self.first)
+
     def value(self) -> float:
         """f(x)."""
-        return float(self.first[0])
+        return float(self.first[0] if "first" in self.__dict__ else self.view.call("value", self.x))
 
     def gradient(self) -> Vector:
         """grad f(x)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -224,20 +225,18 @@ class SumView:
     rows: Tensor | None
     terms: int
     kept: tuple[Vector, Graph] | None = None
-    joint: bool = True
-    latest: tuple[Vector, Vector] | None = None  # x and the gradient that came with the value there
 
     def settle(self, x: Vector) -> Vector:
         """x itself: nothing is known of directions that do not matter."""
         return x
 
-    def recall(self, x: Vector, memento: dict[str, Any]) -> TorchPoint:
+    def recall(self, x: Vector, memento: dict[str, Any]) -> SumPoint:
         """The point at x."""
         return self.at(x)
 
-    def at(self, x: Vector, near: Any = None) -> TorchPoint:
+    def at(self, x: Vector, near: Any = None) -> SumPoint:
         """These examples at x."""
-        return TorchPoint(self, x)
+        return SumPoint(self, x)
 
     def batches(self) -> Iterator[list[Tensor]]:
         """The examples, a chunk at a time."""
@@ -268,23 +267,24 @@ class SumView:
             yield graph
 
     def value(self, x: Vector) -> float:
-        """f(x); the gradient, which most points need too, comes with it."""
+        """f(x)."""
+        with torch.no_grad():
+            return float(to_host(sum_up(self.sums(self.objective.structure.split(x))))) / self.terms
+
+    def both(self, x: Vector) -> tuple[float, Vector]:
+        """f(x) and its gradient, from one graph, in one transfer to the host."""
         leaves = self.leaves(x)
 
-        def both(total: Tensor) -> Tensor:
+        def pair(total: Tensor) -> Tensor:
             gradient = differentiate(total, leaves, keep=False)
             return torch.cat([total.detach().to(gradient).reshape(1), gradient])
 
-        mean = to_host(sum_up(map(both, self.sums(leaves)))) / self.terms
-        self.latest = (x, mean[1:])
-        return float(mean[0])
+        mean = to_host(sum_up(map(pair, self.sums(leaves)))) / self.terms
+        return float(mean[0]), mean[1:]
 
     def gradient(self, x: Vector) -> Vector:
         """grad f(x)."""
-        if self.latest is None or self.latest[0] is not x:
-            self.value(x)
-        assert self.latest is not None
-        return self.latest[1]
+        return self.both(x)[1]
 
     def groups(self, x: Vector) -> Matrix:
         """Sums of gradients over groups, to which the examples are dealt in turn."""
@@ -295,6 +295,31 @@ class SumView:
                 losses = self.objective.losses(leaves, [t[k::GROUPS] for t in batch])
                 total[k] += to_host(differentiate(losses.sum(), leaves, keep=False))
         return total
+
+
+@dataclass(frozen=True, eq=False)
+class SumPoint(TorchPoint):
+    """The mean over some examples at one x."""
+
+    source: SumView
+
+    @cached_property
+    def both(self) -> tuple[float, Vector]:
+        """f(x) and its gradient."""
+        with torch.enable_grad():
+            return self.source.both(self.x)
+
+    def together(self) -> bool:
+        """Take f(x) and its gradient at once."""
+        return bool(self.both)
+
+    def value(self) -> float:
+        """f(x)."""
+        return self.both[0] if "both" in self.__dict__ else super().value()
+
+    def gradient(self) -> Vector:
+        """grad f(x)."""
+        return self.both[1]
 
 
 def sum_up(parts: Iterator[Tensor]) -> Tensor:

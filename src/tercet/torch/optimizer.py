@@ -167,7 +167,6 @@ class ClosureObjective:
     terms: int = 1
     how: str = "derivatives by PyTorch"
     hessian_cost: float = 2.0
-    joint: bool = False
     kept: tuple[Vector, Graph] | None = None
     first: Tensor | None = None  # the loss at the first call
 

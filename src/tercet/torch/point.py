@@ -23,11 +23,6 @@ class Source(Protocol):
         """The number of terms."""
         ...
 
-    @property
-    def joint(self) -> bool:
-        """Whether the gradient comes with the value."""
-        ...
-
     def value(self, x: Vector) -> float:
         """The mean at x."""
         ...
@@ -57,15 +52,9 @@ class TorchPoint:
         """The number of terms."""
         return self.source.terms
 
-    @property
-    def joint(self) -> bool:
-        """Whether the gradient comes with the value."""
-        return self.source.joint
-
     def value(self) -> float:
         """f(x)."""
-        with torch.enable_grad():
-            return self.source.value(self.x)
+        return self.source.value(self.x)
 
     def gradient(self) -> Vector:
         """grad f(x)."""
