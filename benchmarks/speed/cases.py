@@ -95,7 +95,7 @@ FULL = (
     Case("sparse", "generated sparse, 20000 x 50000, 0.1 % filled", sparse_data, seeds=3, budget=180,
          longest=6.0),
     Case("dense", "generated dense, 10^6 x 50", lambda: dense_data(10**6), seeds=2, budget=150, repeats=2,
-         patience=5.0, lbfgs_patience=6.0),
+         enough=2.0, patience=5.0, lbfgs_patience=6.0),
     Case("logistic", "a9a, logistic loss (convex)", lambda: load("a9a"), seeds=3, budget=60, loss="logistic",
          starts=("zero",), longest=5.0),
 )  # fmt: skip

@@ -117,15 +117,13 @@ class Cell:
     def against(self, other: str) -> float:
         """Seconds of STM over those of another of our methods, the median over pairs of runs made one after the other.
 
-        Pairs have the same seed and repeat, so that what else the machine does meets both; what takes one path from 0,
-        whatever the seed, stands beside all. A run that did not reach the gap took forever. nan where the other method
-        is not there, or never reached it.
+        Pairs have the same seed and repeat, so that what else the machine does meets both. A run that did not reach the
+        gap took forever. nan where the other method is not there, or never reached it.
         """
         ratios: list[float] = []
-        theirs = self.of(other)
-        for run in theirs:
-            for mine in self.beside(theirs):
-                if len(theirs) == 1 or mine["seed"] == run["seed"]:
+        for run in self.of(other):
+            for mine in self.of("STM"):
+                if mine["seed"] == run["seed"]:
                     pairs = zip(times_to(mine), times_to(run), strict=False)
                     ratios += [a / b for a, b in pairs if np.isfinite(a) or np.isfinite(b)]
         return float(np.median(ratios)) if any(ratios) else np.nan

@@ -32,7 +32,7 @@ Written by `python -m benchmarks.speed`; do not edit. `make bench` measures ever
   before and after the run. **Epochs**: component evaluations over n, by order f + g + B + T; a Hessian product counts
   one.
 - Medians over repeats, then over seeds, smallest and largest seed in brackets. — : not reached, because the run ended
-  by itself or after its cap (> seconds). From 0 a deterministic method takes one path, so it is run for one seed. A
+  by itself or after its cap (> seconds). From 0 a deterministic peer takes one path, so it is run for one seed. A
   peer that ran into its cap from a start is not run again from it with other seeds.
 - STM over SCR and over full STM: the median over pairs of runs of one seed, made one after the other.
 - Ours run with tol = {TOLERANCE:g} and the default certificate, of order 1 where d > {HESSIAN_LIMIT}.
