@@ -36,7 +36,7 @@ bench-theory: setup
 	$(RUN) -m benchmarks.theory a9a
 	$(RUN) -m benchmarks.theory slope
 
-# About half an hour; the quick one under five. Both write benchmarks/results/*.json and benchmarks/RESULTS.md.
+# About forty minutes; the quick one under five. Both write benchmarks/results/*.json and benchmarks/RESULTS.md.
 bench: setup
 	$(RUN) -m benchmarks.speed
 

@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m benchmarks.speed",
         description="Ours and the peers on the same data and derivative code: seconds, passes, epochs, memory. Takes "
-        "about half an hour and 8 GB of memory, with --quick under five minutes, on one core. Writes "
+        "about forty minutes and 8 GB of memory, with --quick under five minutes, on one core. Writes "
         "benchmarks/results/*.json and benchmarks/RESULTS.md.",
     )
     p.add_argument("--quick", action="store_true", help="smaller data, fewer seeds, shorter caps")

@@ -18,7 +18,7 @@ ORDER = ("a9a", "covtype", "covtype_raw", "sparse", "dense", "logistic", "sums",
 INTRODUCTION = f"""\
 # Speed: seconds, passes and memory against what people use
 
-Written by `python -m benchmarks.speed`; do not edit. `make bench` measures everything again (half an hour),
+Written by `python -m benchmarks.speed`; do not edit. `make bench` measures everything again (forty minutes),
 `make bench-quick` a part of it (under five minutes), `python -m benchmarks.speed --render` only writes this page.
 
 - One process, one thread, everything compiled before the clock starts; ours and the peers in turn on the same data.
