@@ -17,7 +17,7 @@ from tercet import PaperSigma, Status
 from tercet.criticality import Tolerances
 from tercet.methods.run import Run
 from tercet.objectives.counting import CountedPoint, Formed, Meter
-from tercet.records import Forecast, Step
+from tercet.records import Forecast, Sizes, Step
 
 RNG = np.random.default_rng(3)
 N, D = 3000, 5
@@ -247,6 +247,21 @@ def test_over_a_sample_third_derivatives_are_bought_for_less(terms, least):
     for unexplained, bought in ((least * 0.99, False), (least * 1.01, True)):
         line.memory.unexplained = unexplained
         assert line.bends() == bought
+
+
+@pytest.mark.parametrize("dear", [False, True])
+def test_no_third_derivative_is_bought_for_what_a_dear_hessian_on_a_small_sample_left(dear):
+    """Its own error; a Hessian that is cheap stays behind only on a sample that is large enough."""
+    pytest.importorskip("jax")
+    X = np.random.default_rng(0).standard_normal((300, 24))
+    problem = tercet.FiniteSum(lambda w, x: (1 - x @ w) ** 2, X) if dear else tercet.LinearModel(X, np.ones(300))
+    line = make_line(tercet.STM(worth=2.0), problem, np.zeros(24))
+    line.memory.sizes, line.memory.unexplained = Sizes(100, 100, 100, 100), 0.4
+    assert line.bends()
+    line.memory.sizes = Sizes(300, 300, 100, 100)
+    assert line.bends() != dear
+    line.memory.unexplained = 0.6
+    assert line.bends()
 
 
 @pytest.mark.parametrize("replacement", [False, True])

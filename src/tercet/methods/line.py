@@ -153,13 +153,17 @@ class Line:
         """All derivatives over the terms of f, but B and T perhaps over the last sample of those before."""
         assert self.point is not None
         sizes, behind = self.memory.sizes, self.point
-        lags = sizes.hessian < sizes.value
         if sizes.third < sizes.value:  # for T alone, what B can use again need not be kept
-            behind = self.run.view(self.draws.beginning(sizes.third)).at(self.x, self.point if lags else None)
-        second = behind if lags else self.point
+            behind = self.run.view(self.draws.beginning(sizes.third)).at(self.x, self.point if self.lags else None)
+        second = behind if self.lags else self.point
         if self.memory.unexplained > EXPLAINED:
             second.renew()
         return self.expansion(self.point, second, behind)
+
+    @property
+    def lags(self) -> bool:
+        """Whether B stays on the last sample before that of f."""
+        return self.settings.sizes.nested and self.memory.sizes.hessian < self.memory.sizes.value
 
     def enlarge(self) -> None:
         """Ask the size rule, and let a nested sample grow: x is looked at over more terms."""
@@ -313,11 +317,13 @@ class Line:
     def bends(self) -> bool:
         """Whether a third derivative is worth buying: always where T is formed, else when a quadratic left too much.
 
-        Too much is 1/worth of the gradient over all terms, and less over a sample, where a product costs less.
+        Too much is 1/worth of the gradient over all terms, and less over a sample, where a product costs less. But a
+        dear Hessian stays behind on a small sample, so that what it left there is its own error, which T does not mend.
         """
         if self.settings.order < 3 or self.settings.worth == 0:
             return False
-        share = max(CHEAP, self.memory.sizes.third / self.run.n)
+        rough = self.run.objective.dear and self.lags
+        share = 1.0 if rough else max(CHEAP, self.memory.sizes.third / self.run.n)
         return self.run.forms_third or self.memory.unexplained >= share / self.settings.worth
 
     def regularization(self, bends: bool) -> Regularization:

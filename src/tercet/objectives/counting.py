@@ -287,6 +287,11 @@ class Counted:
     objective: Objective
     meter: Meter
 
+    @property
+    def dear(self) -> bool:
+        """Whether a Hessian takes so long that it is kept for the next points."""
+        return self.objective.hessian_cost > CHEAP
+
     def over(self, rows: Rows | None) -> CountedView:
         """The mean over the given terms, counted."""
-        return CountedView(self.objective.over(rows), self.meter, self.objective.hessian_cost > CHEAP)
+        return CountedView(self.objective.over(rows), self.meter, self.dear)
