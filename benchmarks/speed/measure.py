@@ -17,7 +17,6 @@ from benchmarks.speed.oracles import PlainModel, pass_seconds
 from benchmarks.speed.paths import crossings, reference
 from benchmarks.speed.progress import Progress
 
-SAMPLED = ("STM", "SCR", "SGD")  # methods whose path depends on the seed
 OURS = ("STM", "SCR", "STM full (AR3)")  # whose ratios are figures that a few percent decide
 MORE = 4  # so these, which are short, are timed this many times more, and for all seeds, whatever the budget says
 
@@ -154,7 +153,7 @@ class Timings:
 
 
 def cap_for(case: Case, contender: Contender, stm_seconds: float, late: bool) -> float:
-    """How long a run may take: STM and SCR long, the others by the time of STM."""
+    """How long a run may take: ours long, the others by the time of STM."""
     if contender.method in OURS:
         return 2 * case.longest
     asked = contender.method == "L-BFGS-B" and contender.oracle == "tercet"
@@ -170,12 +169,12 @@ def run_cell(
     Ours are timed more often, and when it is late only they are.
     """
     x0 = start_at(start, setting.problem.d, seed)
-    # From zero a deterministic method takes the same path for every seed; ours is timed again, beside STM.
+    # From zero a deterministic method takes the same path for every seed; full STM is timed again beside STM.
     chosen = [
         c
         for c in setting.contenders
         if (c.label, start) not in setting.hopeless
-        and (seed == 0 or start != "zero" or c.method in SAMPLED + OURS)
+        and (seed == 0 or start != "zero" or c.method in (*OURS, "SGD"))
         and (not late or c.method in OURS)
     ]
     timings: dict[str, Timings] = {}

@@ -152,7 +152,10 @@ def test_the_order_says_which_saddles_are_left(order, left):
 
 def path(solver, fn, y0, steps):
     """The points after each step, as optimistix takes them, until the solver says that it is done."""
-    with_aux = lambda y, args: (fn(y, args), None)  # noqa: E731
+
+    def with_aux(y, args):
+        return fn(y, args), None
+
     step = equinox.filter_jit(lambda y, state: solver.step(with_aux, y, None, {}, state, frozenset()))
     state = solver.init(with_aux, y0, None, {}, jax.ShapeDtypeStruct((), y0.dtype), None, frozenset())
     points, y = [], y0

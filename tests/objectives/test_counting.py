@@ -95,7 +95,7 @@ def test_value_and_gradient_taken_together_count_one_each(counted):
     point, taken = counted.over(None).at(AT), []
     assert point.together() is point
     assert tally(counted) == (0, 0, 0, 0)  # a linear model has no way to do so
-    object.__setattr__(point.point, "together", lambda: not taken.append(1))
+    object.__setattr__(point.point, "together", lambda: taken.append(1))
     point.together().value(), point.gradient()
     assert tally(counted) == (N, N, 0, 0)
     assert taken == [1]

@@ -83,7 +83,8 @@ class CountedPoint:
     def together(self) -> CountedPoint:
         """The same point with f and grad f taken at once, where the objective has a way to do so."""
         self._meter.look()
-        if hasattr(self.point, "together") and evaluated(self.point.together):
+        if hasattr(self.point, "together"):
+            evaluated(self.point.together)
             self.value(), self.gradient()
         return self
 
@@ -275,8 +276,8 @@ class CountedView:
     def settle(self, x: Vector) -> Vector:
         """A start that is no worse for these terms; only looking at f along x takes evaluations."""
         if hasattr(self.view, "shrink"):
-            x, looks = evaluated(lambda: self.view.shrink(x))  # type: ignore[attr-defined]
-            self.meter.count("value", looks * self.view.terms)  # type: ignore[attr-defined]
+            x, looks = evaluated(lambda: self.view.shrink(x))  # type: ignore[attr-defined] # asked above
+            self.meter.count("value", looks * self.view.terms)  # type: ignore[attr-defined] # has shrink
         return self.view.settle(x)
 
 

@@ -94,7 +94,7 @@ class SubspaceWorkspace:
         """p and Ap."""
         g, point = self.taylor.g, self.taylor.second
         if how.unexplained >= POOR:
-            return g, point.along(g)  # type: ignore[attr-defined]
+            return g, point.along(g)  # type: ignore[attr-defined] # a linear model's point
         space, z = ImageSpace(Krylov(), self.taylor), np.ones(1)  # type: ImageSpace, Vector
         enough = max(self.settings.krylov, how.unexplained / POOR) * length(g)
         while space.extend():
@@ -106,7 +106,7 @@ class SubspaceWorkspace:
         if fits(p) and len(space.images) == len(z):
             return p, combine(z, space.images)
         p = p if fits(p) else g
-        return p, point.along(p)  # type: ignore[attr-defined]
+        return p, point.along(p)  # type: ignore[attr-defined] # a linear model's point
 
     @cached_property
     def first(self) -> SpectralWorkspace:
@@ -118,7 +118,7 @@ class SubspaceWorkspace:
         if not fits(self.taylor.g):
             return Step(np.zeros_like(self.taylor.g), Forecast(0.0, self.taylor.g), None, 0, how.second)
         if self.span is None:
-            self.span = self.taylor.second.span(*self.direction(how))  # type: ignore[attr-defined]
+            self.span = self.taylor.second.span(*self.direction(how))  # type: ignore[attr-defined] # a linear model's point
         how = replace(how, third=0.0, bends=False)
         if self.last is None or self.last[0] != how:
             self.last = (how, self.descend(how))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -282,10 +281,6 @@ class SumView:
         mean = to_host(sum_up(map(pair, self.sums(leaves)))) / self.terms
         return float(mean[0]), mean[1:]
 
-    def gradient(self, x: Vector) -> Vector:
-        """grad f(x)."""
-        return self.both(x)[1]
-
     def groups(self, x: Vector) -> Matrix:
         """Sums of gradients over groups, to which the examples are dealt in turn."""
         leaves = self.leaves(x)
@@ -301,25 +296,9 @@ class SumView:
 class SumPoint(TorchPoint):
     """The mean over some examples at one x."""
 
-    source: SumView
-
-    @cached_property
-    def both(self) -> tuple[float, Vector]:
-        """f(x) and its gradient."""
-        with torch.enable_grad():
-            return self.source.both(self.x)
-
-    def together(self) -> bool:
-        """Take f(x) and its gradient at once."""
-        return bool(self.both)
-
-    def value(self) -> float:
-        """f(x)."""
-        return self.both[0] if "both" in self.__dict__ else super().value()
-
-    def gradient(self) -> Vector:
-        """grad f(x)."""
-        return self.both[1]
+    def together(self) -> None:
+        """Take f(x) and its gradient at once: nearly every point needs both."""
+        _ = self.both
 
 
 def sum_up(parts: Iterator[Tensor]) -> Tensor:

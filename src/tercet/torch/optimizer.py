@@ -249,9 +249,9 @@ class ClosureObjective:
         """f(x)."""
         return float(self.graph(x).value.detach())
 
-    def gradient(self, x: Vector) -> Vector:
-        """grad f(x)."""
-        return to_host(self.graph(x).gradient)
+    def both(self, x: Vector) -> tuple[float, Vector]:
+        """f(x) and its gradient."""
+        return self.value(x), to_host(self.graph(x).gradient)
 
     def groups(self, x: Vector) -> Matrix:
         """Nothing: there is no sample."""

@@ -27,8 +27,8 @@ class Source(Protocol):
         """The mean at x."""
         ...
 
-    def gradient(self, x: Vector) -> Vector:
-        """Its gradient."""
+    def both(self, x: Vector) -> tuple[float, Vector]:
+        """The mean and its gradient."""
         ...
 
     def groups(self, x: Vector) -> Matrix:
@@ -52,14 +52,19 @@ class TorchPoint:
         """The number of terms."""
         return self.source.terms
 
+    @cached_property
+    def both(self) -> tuple[float, Vector]:
+        """f(x) and its gradient."""
+        with torch.enable_grad():
+            return self.source.both(self.x)
+
     def value(self) -> float:
         """f(x)."""
-        return self.source.value(self.x)
+        return self.both[0] if "both" in self.__dict__ else self.source.value(self.x)
 
     def gradient(self) -> Vector:
         """grad f(x)."""
-        with torch.enable_grad():
-            return self.source.gradient(self.x)
+        return self.both[1]
 
     @cached_property
     def errors(self) -> Matrix:
