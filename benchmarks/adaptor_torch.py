@@ -183,8 +183,8 @@ def rows(device: str = "cpu") -> Iterator[tuple[str, Work, Work]]:
         s = np.concatenate([part.cpu().numpy().ravel() for part in hand.s]).astype(np.float64)
         yield f"{case}: value", hand.value, lambda view=view, x=x: view.at(x).value()
         yield f"{case}: gradient", hand.gradient, lambda view=view, x=x: view.at(x).gradient()
-        yield f"{case}: B s", hand.kept_product, lambda view=view, x=x, s=s: view.at(x).hessian_product(s)
-        yield f"{case}: T[s, s]", hand.kept_third, lambda view=view, x=x, s=s: view.at(x).third_square(s)
+        yield f"{case}: B s", hand.kept_product, lambda view=view, x=x, s=s: view.at(x).product(2, s)
+        yield f"{case}: T[s, s]", hand.kept_third, lambda view=view, x=x, s=s: view.at(x).product(3, s, s)
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ def calls(view: Any) -> tuple[Callable[..., Any], ...]:
         lambda x: view.at(x).value(),
         lambda x: view.at(x).gradient(),
         lambda x: view.at(x).hessian(),
-        lambda x, u, v: view.at(x).third_product(u, v),
+        lambda x, u, v: view.at(x).product(3, u, v),
     )
 
 

@@ -20,8 +20,8 @@ from benchmarks.data import load
 from benchmarks.problems import draws as sampler
 from benchmarks.problems.draws import NAMES, N, slope, tail_of
 from tercet import theory
-from tercet.criticality import largest_cubic
-from tercet.objectives.variances import variance
+from tercet.critical.measures import largest_cubic
+from tercet.objectives.linear.bounds import variance
 
 RARE = 1e-6  # at this failure probability 10^5 draws should show no violation
 DELTA = 0.05
@@ -85,7 +85,7 @@ def actual_errors(problem: tercet.LinearModel, x: np.ndarray, n: int, repeats: i
         part = problem.over(rng.choice(problem.n, n, replace=False)).at(x)
 
         def square(y: np.ndarray, part: Any = part) -> np.ndarray:
-            return part.third_product(y, y) - full.third_product(y, y)
+            return part.product(3, y, y) - full.product(3, y, y)
 
         third, _ = largest_cubic(square, problem.d, starts=3, seed=0, iterations=15)
         found.append((np.linalg.norm(part.gradient() - g), np.linalg.norm(part.hessian() - B, 2), third))

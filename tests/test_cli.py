@@ -125,19 +125,21 @@ def test_bad_input_is_one_line_and_exit_code_2(name, data, tmp_path, capsys):
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent the POSIX way")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_fit_saves_the_best_point_and_exits_with_130(sent, data, tmp_path):
-    model = tmp_path / "model.npz"
+    model, path = tmp_path / "model.npz", tmp_path / "run.ckpt"
     words = ["fit", data, "--method", "sgd", "--max-iterations", "100000000", "--out", str(model), "--json"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tercet.cli", *words],
+        [sys.executable, "-m", "tercet.cli", *words, "--checkpoint", str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # a background job of a shell ignores interrupts, and so would what it starts
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    time.sleep(4.0)
-    process.send_signal(sent)
     try:
+        started = time.monotonic()
+        while not path.exists() and time.monotonic() < started + 60:  # until the first iteration is over
+            time.sleep(0.05)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()  # nothing is left running when the test fails

@@ -14,23 +14,38 @@ ROOT = Path(tercet.__file__).parent
 # room: what it may import of ours, by the beginning of the module's name
 ALLOWED = {
     "records": [],
+    "checks": [],
     "vectors": ["records"],
-    "objectives": ["objectives", "records", "vectors"],
-    "sampling": ["sampling", "records"],
+    "watch": ["records"],
+    "objectives": ["objectives", "checks", "records", "vectors", "watch"],
+    "sampling": ["sampling", "checks", "records"],
     "model": ["records", "vectors"],
-    "subsolvers": ["subsolvers", "model", "records", "vectors", "objectives.base", "criticality"],
-    "criticality": ["objectives.base", "records"],
+    "critical": ["critical", "objectives.base", "objectives.metered", "records"],
+    "subsolvers": [
+        "subsolvers",
+        "checks",
+        "watch",
+        "model",
+        "records",
+        "vectors",
+        "objectives.base",
+        "objectives.metered",
+        "critical.measures",
+    ],
+    "control": ["control", "checks", "model", "records", "vectors", "objectives.metered", "subsolvers.base"],
     "result": ["records"],
-    "storage": ["records", "result"],
-    "theory": ["theory", "sampling", "objectives", "records"],
-    "datasets": ["datasets"],
+    "storage": ["checks", "records", "result"],
+    "theory": ["theory", "checks", "sampling", "objectives", "records"],
+    "datasets": ["datasets", "checks"],
     "methods": [
         "methods",
+        "checks",
         "objectives",
         "sampling",
         "model",
         "subsolvers",
-        "criticality",
+        "control",
+        "critical",
         "records",
         "result",
         "storage",
@@ -113,10 +128,10 @@ def test_the_check_sees_imports_of_every_form(tmp_path):
     path = tmp_path / "x.py"
     path.write_text(
         "import tercet.model\nfrom tercet import result\nfrom tercet.records import Step\nfrom . import base\n"
-        "from ..criticality import certify\ndef f():\n    import tercet.methods.line\n"
+        "from ..critical import certify\ndef f():\n    import tercet.methods.step\n"
     )
     found = set(imports("subsolvers.x", path))
-    assert found == {"model", "result", "records", "subsolvers", "criticality", "methods.line"}
+    assert found == {"model", "result", "records", "subsolvers", "critical", "methods.step"}
 
 
 def loaded_after(code):

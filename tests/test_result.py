@@ -217,3 +217,11 @@ def test_a_row_under_the_names_of_the_columns():
     assert all(getattr(info, name) == got[name] for name in COLUMNS)
     with pytest.raises(AttributeError, match="nonsense"):
         info.nonsense  # noqa: B018 - the look-up itself is the test
+
+
+def test_the_former_name_of_a_row_warns_and_says_the_same():
+    row = RESULT.trace.rows[0]
+    with pytest.warns(DeprecationWarning, match="third_bought"):
+        assert row.third is row.third_bought
+    with pytest.warns(DeprecationWarning, match="third_bought"):
+        assert replace(row, third_bought=not row.third_bought).third is not row.third_bought

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import tercet
+from tercet.result import Trace
+from tercet.storage import rows_from_table, table_of_rows
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 4))
@@ -85,3 +87,28 @@ def test_a_result_with_a_flipped_byte_is_refused_or_harmless(tmp_path):
         path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
         with contextlib.suppress(ValueError):  # and nothing else
             tercet.load(path)
+
+
+@pytest.mark.parametrize("method", [tercet.STM(), tercet.SCR(), tercet.SGD()], ids=["STM", "SCR", "SGD"])
+def test_iterations_come_back_from_a_table_as_they_were(method):
+    trace = tercet.minimize(PROBLEM, method=method, max_iterations=30).trace
+    assert len(trace) > 1
+    table = table_of_rows(trace.rows)
+    assert table.shape == (len(trace),)
+    again = Trace(tuple(rows_from_table(np.frombuffer(table.tobytes(), table.dtype), 300)))
+    assert_same_trace(trace, again)
+    assert [row.counts for row in again] == [row.counts for row in trace]
+    assert [row.sizes for row in again] == [row.sizes for row in trace]
+    assert [row.meets for row in again] == [row.meets for row in trace]
+    assert [type(row.accepted) for row in again] == [type(row.third_bought) for row in again] == [bool] * len(trace)
+
+
+def test_a_table_of_no_iterations_is_one_of_none():
+    assert table_of_rows([]).shape == (0,)
+    assert rows_from_table(table_of_rows([]), 5) == []
+
+
+def test_a_table_with_other_columns_is_refused():
+    table = table_of_rows(tercet.minimize(PROBLEM, max_iterations=2).trace.rows)
+    with pytest.raises(ValueError, match="other columns"):
+        rows_from_table(table[list(table.dtype.names[:-1])], 300)

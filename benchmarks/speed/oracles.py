@@ -76,7 +76,7 @@ class PlainPoint:
         B[np.diag_indices_from(B)] += self.model.l2
         return B
 
-    def hessian_product(self, v: np.ndarray) -> np.ndarray:
+    def product(self, order: int, v: np.ndarray) -> np.ndarray:
         """X'(l'' * Xv) / n + l2 v."""
         X, c = self.model.X, self.curvatures
         return X.T @ (c * (X @ v)) / len(c) + self.model.l2 * v
@@ -130,7 +130,7 @@ class Oracle:
 
     def hessian_product(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """hess f(x) v."""
-        return self.here(x, "hessian").hessian_product(v)
+        return self.here(x, "hessian").product(2, v)
 
 
 def pass_seconds(model: PlainModel, x: np.ndarray, budget: float = 0.02, least: int = 3, most: int = 15) -> list[float]:

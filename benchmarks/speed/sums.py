@@ -171,7 +171,7 @@ class PlainSumPoint:
         """Its Hessian."""
         return self.model.call(self.model.hessian, self.w)
 
-    def hessian_product(self, v: np.ndarray) -> np.ndarray:
+    def product(self, order: int, v: np.ndarray) -> np.ndarray:
         """A product with it."""
         return self.model.call(self.model.product, self.w, v)
 

@@ -1,11 +1,11 @@
 """Tercet: minimize non-convex finite sums with sub-sampled derivatives up to order three, and certify the point."""
 
-from tercet.criticality import Tolerances
+from tercet.control.sigma import PaperSigma, SignedEstimate
+from tercet.critical.certify import Tolerances
 from tercet.datasets import load_libsvm
 from tercet.methods.checkpoint import CheckpointError
 from tercet.methods.minimize import minimize, resume
 from tercet.methods.sgd import SGD
-from tercet.methods.sigma import PaperSigma, SignedEstimate
 from tercet.methods.stm import SCR, STM
 from tercet.objectives.finite_sum import FiniteSum
 from tercet.objectives.linear import LinearModel

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tercet import __version__
+from tercet.checks import regular_file
 from tercet.cli_theory import add_theory
 from tercet.datasets import load_libsvm
 from tercet.methods.minimize import minimize, resume
@@ -63,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
 
     fit = commands.add_parser("fit", help="minimize a linear model over a LIBSVM file")
     fit.add_argument("file", help="LIBSVM text, plain or gz, bz2, xz")
+    fit.add_argument("--n-features", type=int, help="columns of the file; without it as many as its largest index")
     fit.add_argument("--loss", choices=tuple(LOSSES), default="sigmoid_squares")
     fit.add_argument("--scale", type=float, help="scale of a robust loss")
     fit.add_argument("--l2", type=float, default=0.0, help="l2/2 |x|^2 is added to the mean loss")
@@ -136,7 +138,7 @@ def command_fit(options: argparse.Namespace) -> int:
         raise ValueError("fit --resume: name the file to resume from with --checkpoint.")
     if options.out is not None and not options.out.parent.is_dir():
         raise ValueError(f"fit --out {options.out}: its folder is not there.")
-    X, y, labels = read_data(options.file, None, options.loss in CLASSIFIERS)
+    X, y, labels = read_data(options.file, options.n_features, options.loss in CLASSIFIERS)
     settings = {name: getattr(options, name) for name in ("loss", "scale", "l2", "alpha", "intercept")}
     problem = LinearModel(X, y, **settings)
     result = run(options, problem)
@@ -289,7 +291,7 @@ def save_model(path: Path, header: dict[str, Any], x: Vector) -> None:
 def load_model(path: Path) -> tuple[dict[str, Any], Vector]:
     """Header and coefficients; ValueError for any other file."""
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with open(regular_file("load_model", path), "rb") as raw, np.load(raw, allow_pickle=False) as file:
             header, x = json.loads(str(file["header"])), np.asarray(file["x"], dtype=np.float64)
         if header["format"] != FORMAT or header["version"] != VERSION:
             raise ValueError("its header is not that of a linear model")

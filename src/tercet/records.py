@@ -69,22 +69,22 @@ class Forecast:
 class Step:
     """What a sub-solver gives back: the step, what the Taylor polynomials promise, the work, and the sigma it used.
 
-    `second` is the forecast of g's + 1/2 s'Bs, `third` the one with 1/6 T[s]^3 (None where T was not bought; after
+    `quadratic` is the forecast of g's + 1/2 s'Bs, `cubic` the one with 1/6 T[s]^3 (None where T was not bought; after
     Chebyshev's correction from s_2 to s, with T[s_2]^2 in place of T[s]^2).
     """
 
     s: Vector
-    second: Forecast
-    third: Forecast | None
+    quadratic: Forecast
+    cubic: Forecast | None
     inner: int
     sigma: float
-    point: Any = None  # f at x + s, where the sub-solver has looked at it
+    trial: Any = None  # the point at x + s, where the sub-solver has looked at f there
     left: float | None = None  # what the quadratic model left of the gradient, where s was found without the others
 
     @property
     def forecast(self) -> Forecast:
         """The forecast of the highest order that was bought."""
-        return self.third or self.second
+        return self.cubic or self.quadratic
 
 
 @dataclass(frozen=True)

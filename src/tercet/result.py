@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 import numpy as np
 
@@ -25,7 +26,7 @@ LATER = COLUMNS[-4:]  # columns that files of earlier versions do not have
 
 @dataclass(frozen=True)
 class Row:
-    """One iteration as an observer sees it. `f` is over `sizes.value` terms; `third` says whether T was bought."""
+    """One iteration as an observer sees it. `f` is over `sizes.value` terms."""
 
     iteration: int
     f: float
@@ -36,7 +37,7 @@ class Row:
     step_norm: float
     sizes: Sizes
     inner: int
-    third: bool = False
+    third_bought: bool = False
     escape: int = 0  # 2 or 3: the step followed negative curvature or a third-order direction
     meets: tuple[bool | None, bool | None, bool | None] = (None, None, None)
     seconds: float = np.nan
@@ -45,13 +46,19 @@ class Row:
     guaranteed: tuple[bool | None, bool | None, bool | None] = (None, None, None)  # Condition 1 for g, B, T
     failure: float = np.nan  # the probability that one of those that are guaranteed fails in this iteration
 
+    @property
+    def third(self) -> bool:
+        """The former name of `third_bought`."""
+        warn("Row.third is called Row.third_bought now; the old name goes in 0.3.", DeprecationWarning, stacklevel=2)
+        return self.third_bought
+
     def as_dict(self) -> dict[str, Any]:
         """The row under the names of `COLUMNS`."""
         s, c = self.sizes, self.counts
         values = (
             self.iteration, self.seconds, c.value, c.gradient, c.hessian, c.third, c.epochs, self.f, self.gradient_norm,
             self.sigma, self.ratio, self.accepted, self.step_norm, s.value, s.gradient, s.hessian, s.third, self.inner,
-            self.third, self.escape, *self.meets, self.predicted,
+            self.third_bought, self.escape, *self.meets, self.predicted,
             *self.guaranteed, self.failure,
         )  # fmt: skip
         return dict(zip(COLUMNS, values, strict=True))

@@ -16,17 +16,20 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
+from scipy.sparse import issparse
 
+from tercet.checks import flag, valid_indices
 from tercet.methods.minimize import minimize
-from tercet.methods.run import Method, Run, Walk
+from tercet.methods.run import Kernel, Method, Run
+from tercet.methods.state import State
 from tercet.methods.stm import SCR, STM
 from tercet.objectives.base import Bound, check_length
-from tercet.objectives.counting import CountedPoint
-from tercet.objectives.functions import DENSE_LIMIT, CallObjective
+from tercet.objectives.callables import DENSE_LIMIT, CallObjective
+from tercet.objectives.metered import Known
 from tercet.records import Matrix, Status, Vector
-from tercet.result import Info, Result
+from tercet.result import Info, Result, Row
 
-__all__ = ["Options", "Solver", "scr", "stm"]
+__all__ = ["InterruptError", "Options", "Solver", "scr", "stm"]
 
 CODES = {  # 0 to 3 and 99 mean what they mean for SciPy's own methods
     Status.CERTIFIED: 0, Status.MAX_ITERATIONS: 1, Status.ROUNDING: 2, Status.NOT_FINITE: 3, Status.NOT_CERTIFIED: 4,
@@ -44,7 +47,8 @@ class Options:
     it; `maxiter` likewise is `max_iterations`. `third(x, *args)` is the d x d x d third derivative, or
     `tvp(x, u, v, *args)` = T[u, v]. `order`, `seed`,
     `max_seconds` and `check_derivatives` are those of `tercet.minimize`. `disp` prints the result, `return_all` keeps
-    the points of all iterations as `allvecs`.
+    the points of all iterations as `allvecs`. Ctrl-C raises `InterruptError`, a KeyboardInterrupt with the best point
+    so far as `result`; with `return_on_interrupt` that result is returned instead.
     """
 
     tol: float | None = None
@@ -59,6 +63,7 @@ class Options:
     check_derivatives: bool = False
     disp: bool = False
     return_all: bool = False
+    return_on_interrupt: bool = False
 
     def __post_init__(self) -> None:
         if self.maxiter is not None and self.max_iterations is not None:
@@ -66,6 +71,8 @@ class Options:
                 f"minimize(options={{'maxiter': {self.maxiter!r}, 'max_iterations': {self.max_iterations!r}}}): "
                 "both are the iteration budget; give one of them."
             )
+        for name in ("check_derivatives", "disp", "return_all", "return_on_interrupt"):
+            flag("minimize", f"options[{name!r}]", getattr(self, name))
         if self.third is not None and self.tvp is not None:
             raise ValueError("minimize(options={'third': ..., 'tvp': ...}): give one of the two, not both.")
 
@@ -106,7 +113,8 @@ class Solver:
 
     `success` says that the certificate holds. `status` is 0 then, 1 for the iteration budget, 2 for rounding, 3 for
     values that are not finite, 99 where the callback raised StopIteration, else one of the other `CODES`. A function
-    that raises, and Ctrl-C, end the run with the best point so far and the status 7 or 8; see `tercet.error`.
+    that raises after the first iteration ends the run with the best point so far and the status 7; see `tercet.error`.
+    One that raises at x0 raises. Ctrl-C raises an `InterruptError`, once the best point so far is at hand.
     """
 
     method: Method
@@ -131,12 +139,22 @@ class Solver:
         watched, points = Watched(self.method), [np.atleast_1d(np.asarray(x0))]
         see = observer(callback, points if settings.return_all else None)
         result = minimize(calls, points[0], method=watched, callback=see, **settings.asked(calls.tolerance()))
-        outcome = as_scipy(result, watched.point(result.x), calls)
+        outcome = as_scipy(result, watched.known(result.x), calls)
         if settings.return_all:
             outcome["allvecs"] = points
+        if result.status is Status.INTERRUPTED and not settings.return_on_interrupt:
+            raise InterruptError(outcome) from result.error
         if settings.disp:
             print(summary(outcome))
         return outcome
+
+
+class InterruptError(KeyboardInterrupt):
+    """Ctrl-C during a run; `result` is what would have been returned, with the best point so far and the status 8."""
+
+    def __init__(self, result: OptimizeResult):
+        super().__init__(f"interrupted after {result.nit} iterations at f = {result.fun:.6g}; the point is in `result`")
+        self.result = result
 
 
 stm = Solver(STM())
@@ -204,7 +222,7 @@ class Calls:
         names = {"jac": "grad", "hess": "hess", "hessp": "hvp", "third": "third", "tvp": "tvp"}
         has = {ours: derivatives[ours] for name, ours in names.items() if self.given[name] is not None}
         if "hess" in has and d > DENSE_LIMIT:  # a sparse matrix or an operator is not made dense
-            kept = Latest(lambda x: ask("hess", x))
+            kept = Latest(lambda x: valid(ask("hess", x)))
             del has["hess"]
             has["hvp"] = lambda x, v: np.ravel(kept(x) @ v)
         if not self.joint:
@@ -244,33 +262,53 @@ class Latest:
         return self.answer
 
 
+def valid(H: Any) -> Any:
+    """A Hessian as it was given; ValueError where the indices of a sparse one point outside of it."""
+    return valid_indices(H) if issparse(H) else H
+
+
 def dense(H: Any, d: int) -> Any:
     """A Hessian as SciPy's methods take it (array, sparse matrix, operator, or a number where d = 1), as an array."""
-    if hasattr(H, "toarray"):
-        return H.toarray()
+    if issparse(H):
+        return valid(H).toarray()
     return H @ np.eye(d) if hasattr(H, "matvec") else np.atleast_2d(H)
 
 
 @dataclass(eq=False)
 class Watched:
-    """A method that keeps hold of its walk, so that the derivatives at the last point need not be computed again."""
+    """A method that keeps hold of its state, so that the derivatives at the last point need not be computed again."""
 
     method: Method
-    run: Run = field(init=False)
-    walk: Walk = field(init=False)
+    inner: Kernel = field(init=False)
+    state: State | None = field(init=False, default=None)
 
     def __repr__(self) -> str:
         return repr(self.method)
 
-    def start(self, run: Run) -> Walk:
-        """Set out from run.x0."""
-        self.run, self.walk = run, self.method.start(run)
-        return self.walk
+    def kernel(self, run: Run) -> Watched:
+        """The method's own, watched."""
+        self.inner = self.method.kernel(run)
+        return self
 
-    def point(self, x: Vector) -> CountedPoint | None:
+    def begin(self, run: Run) -> State:
+        """Stand at the start."""
+        self.state = self.inner.begin(run)
+        return self.state
+
+    def resume(self, run: Run, arrays: dict[str, Any]) -> State:
+        """Stand where a checkpoint was taken."""
+        self.state = self.inner.resume(run, arrays)
+        return self.state
+
+    def step(self, run: Run, state: State) -> tuple[State, Row | Status]:
+        """One iteration."""
+        self.state, outcome = self.inner.step(run, state)
+        return self.state, outcome
+
+    def known(self, x: Vector) -> Known:
         """What the run knows of x: its last point, or its start."""
-        known = (self.walk.full_point(), self.run.__dict__.get("start"))
-        return next((point for point in known if point is not None and np.array_equal(point.x, x)), None)
+        points = () if self.state is None else (self.state.point, self.state.origin)
+        return next((point.known for point in points if np.array_equal(point.x, x)), Known())
 
 
 def observer(callback: Callable[..., Any] | None, points: list[Vector] | None) -> Callable[[Info], None] | None:
@@ -293,15 +331,14 @@ def observer(callback: Callable[..., Any] | None, points: list[Vector] | None) -
     return see
 
 
-def as_scipy(result: Result, point: CountedPoint | None, calls: Calls) -> OptimizeResult:
+def as_scipy(result: Result, known: Known, calls: Calls) -> OptimizeResult:
     """The result under SciPy's names."""
-    known = {} if point is None else point.__dict__
-    hess: dict[str, Matrix] = {"hess": known["_hessian"]} if "_hessian" in known else {}
+    hess: dict[str, Matrix] = {} if known.hessian is None else {"hess": known.hessian}
     stopped = "`callback` raised `StopIteration`. " if result.status is Status.CALLBACK else ""  # as SciPy says it
     return OptimizeResult(
         x=result.x,
         fun=result.fun,
-        jac=known.get("_gradient", np.full(len(result.x), np.nan)),
+        jac=np.full(len(result.x), np.nan) if known.gradient is None else known.gradient,
         **hess,
         **calls.evaluations(),
         nit=result.nit,

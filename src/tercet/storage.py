@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import struct
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tercet.checks import regular_file
 from tercet.records import ORDERS, Certificate, Counts, Meets, Sampling, Sizes, Status
 from tercet.result import COLUMNS, LATER, Result, Row, Trace
 
@@ -29,6 +32,9 @@ UNREADABLE = (
     tokenize.TokenError,  # NumPy: an array whose header is cut
     zipfile.BadZipFile,
     zlib.error,
+    struct.error,
+    ArithmeticError,  # a number that is too large
+    MemoryError,  # an array that says it is larger than it is
 )  # what a damaged or foreign archive makes zipfile, NumPy and JSON raise
 
 
@@ -53,7 +59,7 @@ def save(result: Result, path: str | Path) -> None:
 def load(path: str | Path) -> Result:
     """Read a result that `save` wrote; ValueError for any other file."""
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with open(regular_file("load", path), "rb") as raw, np.load(raw, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             if not isinstance(header, dict) or header.get("format") != FORMAT or header.get("version") != VERSION:
                 raise ValueError("its header is not that of a tercet result of version 1")
@@ -104,13 +110,30 @@ def as_numbers(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.array([np.nan if v is None else float(v) for v in column]) if column.dtype == object else column
 
 
+WHOLE = {"iteration", "inner", "escape", *ORDERS, *(f"size_{part}" for part in ORDERS)}
+TABLE = np.dtype([(name, np.int64 if name in WHOLE else np.float64) for name in COLUMNS])
+
+
+def table_of_rows(iterations: Sequence[Row]) -> np.ndarray[Any, Any]:
+    """Some iterations as one array of records; None is nan."""
+    cells = (row.as_dict().values() for row in iterations)
+    return np.array([tuple(np.nan if cell is None else cell for cell in line) for line in cells], dtype=TABLE)
+
+
+def rows_from_table(table: np.ndarray[Any, Any], n: int) -> list[Row]:
+    """The iterations again."""
+    if table.dtype != TABLE:
+        raise ValueError("its trace has other columns")
+    return rows({f"trace_{name}": table[name] for name in COLUMNS}, n)
+
+
 def rows(arrays: dict[str, Any], n: int) -> list[Row]:
     """The iterations of the trace again."""
     blank = np.full(len(arrays["trace_iteration"]), np.nan)
     columns = {
         name: arrays.get(f"trace_{name}", blank) if name in LATER else arrays[f"trace_{name}"] for name in COLUMNS
     }
-    plain = {field.name for field in fields(Row)} & set(COLUMNS) - {"third"}
+    plain = {field.name for field in fields(Row)} & set(COLUMNS) - {"third_bought", "accepted"}
     out = []
     for i in range(len(columns["iteration"])):
         cell = {name: columns[name][i].item() for name in COLUMNS}
@@ -119,7 +142,8 @@ def rows(arrays: dict[str, Any], n: int) -> list[Row]:
             Row(
                 **{name: cell[name] for name in plain},
                 sizes=Sizes(*(int(cell[f"size_{part}"]) for part in ORDERS)),
-                third=bool(cell["third_bought"]),
+                third_bought=bool(cell["third_bought"]),
+                accepted=bool(cell["accepted"]),
                 meets=met,
                 guaranteed=sure,
                 counts=Counts(**{part: int(cell[part]) for part in ORDERS}, n=n),

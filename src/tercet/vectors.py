@@ -19,7 +19,7 @@ def length(v: Vector) -> float:
 
 def largest(v: Vector) -> float:
     """max |v_i|."""
-    return float(max(np.max(v), -np.min(v)))
+    return float(max(v.max(), -v.min()))
 
 
 def fits(v: Vector) -> bool:

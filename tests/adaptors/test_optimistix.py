@@ -14,7 +14,8 @@ equinox = pytest.importorskip("equinox")
 import jax.numpy as jnp  # noqa: E402 (after what may skip the file)
 
 import tercet  # noqa: E402 (likewise)
-from tercet.optimistix import STM, certify, largest_cubic, regularized_step, third_square  # noqa: E402 (likewise)
+from tercet.optimistix import STM, certify  # noqa: E402 (likewise)
+from tercet.optimistix.formulas import largest_cubic, regularized_step, third_square  # noqa: E402 (likewise)
 
 SOLVER = STM(rtol=1e-9, atol=1e-9)
 

@@ -12,7 +12,7 @@ from scipy.optimize import OptimizeResult, rosen, rosen_der, rosen_hess, rosen_h
 from scipy.sparse.linalg import aslinearoperator
 
 import tercet
-from tercet.scipy import CODES, Options, Solver, scr, stm
+from tercet.scipy import CODES, InterruptError, Options, Solver, scr, stm
 
 START = np.array([-1.2, 1.0, 0.7])
 
@@ -350,17 +350,37 @@ def test_a_function_that_raises_leaves_the_best_point():
     assert r.fun == rosen(r.x) < rosen(START)
 
 
-def test_an_interruption_leaves_the_best_point():
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("call", [1, 2, 5, 9])
+def test_an_interruption_is_raised_with_the_best_point_or_returns_it_where_that_is_asked_for(call, returns):
     def jac(x):
         jac.calls += 1
-        if jac.calls == 5:
+        if jac.calls == call:
             raise KeyboardInterrupt
         return rosen_der(x)
 
     jac.calls = 0
-    r = scipy.optimize.minimize(rosen, START, jac=jac, hess=rosen_hess, method=stm)
+    options = {"return_on_interrupt": True} if returns else {}
+    arguments = {"jac": jac, "hess": rosen_hess, "method": stm, "options": options}
+    if returns:
+        r = scipy.optimize.minimize(rosen, START, **arguments)
+    else:
+        with pytest.raises(InterruptError, match="interrupted after") as interruption:
+            scipy.optimize.minimize(rosen, START, **arguments)
+        r = interruption.value.result
+        assert isinstance(interruption.value, KeyboardInterrupt)
     assert (r.status, r.success) == (8, False)
-    assert r.fun == rosen(r.x) < rosen(START)
+    assert r.fun == rosen(r.x) <= rosen(START)
+    assert call < 5 or r.fun < rosen(START)
+
+
+def test_a_function_that_raises_at_x0_raises_to_the_caller():
+    def fun(x):
+        raise RuntimeError("no data")
+
+    with pytest.raises(RuntimeError, match="no data") as error:
+        scipy.optimize.minimize(fun, START, jac=rosen_der, method=stm)
+    assert "at x0" in error.value.__notes__[0]
 
 
 def test_callbacks_of_both_styles_and_of_any_answer():

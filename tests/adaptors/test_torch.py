@@ -1,6 +1,7 @@
 """PyTorch: finite sums against JAX, differences and torch's own Hessian; STM as an optimizer."""
 
 import copy
+import dataclasses
 import gc
 import itertools
 import os
@@ -14,11 +15,12 @@ import tercet
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
-from torch.func import functional_call  # noqa: E402
+from torch import nn  # noqa: E402 (after what may skip the file)
+from torch.func import functional_call  # noqa: E402 (likewise)
 
 import tercet.torch  # noqa: E402
 from tercet.objectives.finite_sum import GROUPS  # noqa: E402
+from tercet.objectives.metered import Meter, Metered  # noqa: E402
 from tercet.torch import NotDifferentiableError  # noqa: E402
 
 N = 53  # no multiple of any chunk
@@ -59,6 +61,11 @@ SAMPLES = {
 }
 
 
+def over(bound, rows):
+    """A counted view of some terms."""
+    return Metered.of(bound.objective, Meter(bound.objective.n)).over(rows)
+
+
 @pytest.fixture(scope="module")
 def twin():
     pytest.importorskip("jax")
@@ -72,16 +79,62 @@ def test_all_derivatives_equal_those_of_jax(twin, batched, chunk, rows):
     rng = np.random.default_rng(2)
     x, V = rng.standard_normal(D), rng.standard_normal((D, 3))
     u, v = V.T[:2]
-    ours, jaxs = (b.objective.over(SAMPLES[rows]).at(x) for b in (bound, twin))
-    assert ours.terms == ours.hessian_price() == ours.third_square_price(u) == jaxs.terms
+    ours, jaxs = (over(b, SAMPLES[rows]).at(x) for b in (bound, twin))
     np.testing.assert_allclose(ours.value(), jaxs.value(), rtol=1e-12)
     np.testing.assert_allclose(ours.gradient(), jaxs.gradient(), rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(ours.gradient_errors(), jaxs.gradient_errors(), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(ours.errors(), jaxs.errors(), rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(ours.hessian(), jaxs.hessian(), rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(ours.hessian_product(v), jaxs.hessian_product(v), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(ours.third_product(u, v), jaxs.third_product(u, v), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(ours.third_square(u), jaxs.third_square(u), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(ours.third_tensor(V), jaxs.third_tensor(V), rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("rows", SAMPLES)
+def test_a_hessian_and_a_third_derivative_are_counted_once_for_each_term_as_over_jax(twin, rows):
+    bound = tercet.torch.FiniteSum(mlp, DATA, batched=True, chunk=16).bind(START)
+    m = N if SAMPLES[rows] is None else len(SAMPLES[rows])
+    for view in (over(bound, SAMPLES[rows]), over(twin, SAMPLES[rows])):
+        point = view.at(np.ones(D))
+        point.hessian()
+        point.third_square(np.ones(D))
+        assert point.terms == m
+        assert view.meter.tally == {"value": 0, "gradient": 0, "hessian": m, "third": m}
+
+
+@pytest.mark.parametrize("chunk", [16, 4096])
+@pytest.mark.parametrize("first", [False, True], ids=["the gradient alone", "with the value"])
+@pytest.mark.parametrize("rows", [name for name, some in SAMPLES.items() if some is not None])
+def test_the_gradient_of_a_sample_and_its_errors_come_from_one_pass_over_its_examples(rows, first, chunk):
+    seen = []
+
+    def loss(params, x, label):
+        seen.extend(label.tolist())
+        return mlp(params, x, torch.as_tensor(LABELS)[label])
+
+    numbered = (DATA[0], torch.arange(N))
+    bound = tercet.torch.FiniteSum(loss, numbered, batched=True, chunk=chunk).bind(START)
+    view = over(bound, SAMPLES[rows])
+    seen.clear()
+    point = view.first_at(np.ones(D)) if first else view.at(np.ones(D))
+    point.gradient()
+    point.errors()
+    if first:
+        point.value()
+    assert sorted(seen) == sorted(SAMPLES[rows])
+    assert view.meter.tally["gradient"] == len(SAMPLES[rows])
+
+
+@pytest.mark.parametrize("rows", [name for name, some in SAMPLES.items() if some is not None])
+def test_a_sample_has_the_value_and_the_gradient_of_the_mean_over_its_examples(rows):
+    """Also where both are made of groups, which come one after the other."""
+    bound = tercet.torch.FiniteSum(mlp, DATA, batched=True, chunk=16).bind(START)
+    point = over(bound, SAMPLES[rows]).first_at(bound.x0)
+    leaves = {name: value.clone().requires_grad_() for name, value in START.items()}
+    mean = mlp(leaves, *(t[torch.as_tensor(SAMPLES[rows])] for t in DATA)).mean()
+    gradient = torch.cat([part.reshape(-1) for part in torch.autograd.grad(mean, list(leaves.values()))])
+    np.testing.assert_allclose(point.value(), mean.item(), rtol=1e-13)
+    np.testing.assert_allclose(point.gradient(), gradient.numpy(), rtol=1e-11, atol=1e-14)
 
 
 def test_derivatives_equal_torchs_own_hessian_and_differences_of_it():
@@ -99,7 +152,7 @@ def test_derivatives_equal_torchs_own_hessian_and_differences_of_it():
     point = bound.objective.over(None).at(x)
     np.testing.assert_allclose(point.hessian(), hessian(x), rtol=1e-10, atol=1e-13)
     differences = (hessian(x + h * u) - hessian(x - h * u)) @ v / (2 * h)  # off by h^2/6 of a fifth derivative
-    np.testing.assert_allclose(point.third_product(u, v), differences, atol=1e-5)
+    np.testing.assert_allclose(point.product(3, u, v), differences, atol=1e-5)
 
 
 @pytest.mark.parametrize("linear", [True, False])
@@ -108,7 +161,7 @@ def test_derivatives_that_vanish_are_zero(linear):
     problem = tercet.torch.FiniteSum(lambda p, x: p @ x if linear else (p * p) @ x, torch.ones(4, 2))
     point = problem.bind(torch.ones(2)).objective.over(None).at(np.ones(2))
     np.testing.assert_array_equal(point.hessian(), np.zeros((2, 2)) if linear else 2 * np.eye(2))
-    np.testing.assert_array_equal(point.third_product(np.ones(2), np.ones(2)), np.zeros(2))
+    np.testing.assert_array_equal(point.product(3, np.ones(2), np.ones(2)), np.zeros(2))
     np.testing.assert_array_equal(point.third_tensor(np.eye(2)), np.zeros((2, 2, 2)))
 
 
@@ -117,9 +170,9 @@ def test_gradient_errors_estimate_the_covariance_of_the_sampled_gradient(m):
     rng = np.random.default_rng(3)
     data = rng.standard_normal((200, 2)) * [1.0, 3.0]
     problem = tercet.torch.FiniteSum(lambda p, x: 0.5 * ((p - x) ** 2).sum(-1), torch.as_tensor(data), batched=True)
-    objective, squares = problem.bind(torch.zeros(2, dtype=torch.float64)).objective, []
+    bound, squares = problem.bind(torch.zeros(2, dtype=torch.float64)), []
     for _ in range(400):
-        e = objective.over(rng.integers(0, 200, m)).at(np.zeros(2)).gradient_errors()
+        e = over(bound, rng.integers(0, 200, m)).at(np.zeros(2)).errors()
         squares.append(e.T @ e)
     expected = np.cov(data.T, bias=True) / m  # the gradient of one term is -x_i
     mean, error = np.mean(squares, axis=0), np.std(squares, axis=0) / 20
@@ -583,14 +636,14 @@ def test_steps_on_all_data_are_the_iterations_of_minimize(method):
     result = tercet.minimize(tercet.torch.FiniteSum(loss, DATA, batched=True), net, **options)
     accepted = [row for row in result.trace if row.accepted]
     assert len(accepted) < result.nit, "no step was rejected"
-    assert method.order == 2 or {row.third for row in accepted} == {True, False}
+    assert method.order == 2 or {row.third_bought for row in accepted} == {True, False}
     optimizer, rows = tercet.torch.STM(net.parameters(), method=method), []
     for _ in accepted:
         optimizer.step(lambda: loss(dict(net.named_parameters()), *DATA).mean())
         rows.append(optimizer.last)
     np.testing.assert_allclose([row.f for row in rows], [row.f for row in accepted], rtol=1e-6)
     np.testing.assert_allclose([row.step_norm for row in rows], [row.step_norm for row in accepted], rtol=1e-5)
-    assert [row.third for row in rows] == [row.third for row in accepted]
+    assert [row.third_bought for row in rows] == [row.third_bought for row in accepted]
     assert [row.iteration for row in rows] == [row.iteration for row in accepted]
 
 
@@ -636,7 +689,7 @@ def test_a_copied_optimizer_goes_on_like_the_original():
     for _ in range(3):
         optimizer.step(lambda: rosenbrock(p))
         twin.step(lambda: rosenbrock(q))
-    assert twin.last == optimizer.last
+    assert dataclasses.replace(twin.last, seconds=0.0) == dataclasses.replace(optimizer.last, seconds=0.0)
     assert torch.equal(p, q)
 
 

@@ -92,7 +92,7 @@ def test_the_degenerate_sum_has_nothing_but_a_third_derivative_at_zero():
     assert np.all(point.gradient() == 0.0)
     assert np.all(point.hessian() == 0.0)
     y = np.ones(data.info.d)
-    assert float(y @ point.third_product(y, y)) > 0.1
+    assert float(y @ point.product(3, y, y)) > 0.1
 
 
 def test_the_loss_of_the_degenerate_sum_has_the_derivatives_that_it_says():

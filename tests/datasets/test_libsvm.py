@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from benchmarks.data import folder
-from tercet.datasets import libsvm, load_libsvm
+from tercet.datasets import libsvm, load_libsvm, scan, unpack
 
 PACK = {"plain": bytes, "gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}
 ODD = (
@@ -154,7 +154,7 @@ def test_an_open_file_is_read_from_where_it_stands():
 def test_blocks_may_end_at_every_byte(packing, monkeypatch):
     whole, data = read(ODD), PACK[packing](ODD)
     for size in range(1, len(ODD) + 2):
-        monkeypatch.setattr(libsvm, "BLOCK", size)
+        monkeypatch.setattr(unpack, "BLOCK", size)
         assert_same(read(data), whole)
 
 
@@ -282,7 +282,7 @@ def test_hard_decimals(text):
 
 
 def test_the_powers_of_ten_are_exact():
-    assert [int(power) for power in libsvm.EXACT_POWERS] == [10**k for k in range(23)]
+    assert [int(power) for power in scan.EXACT_POWERS] == [10**k for k in range(23)]
 
 
 def test_a_number_of_a_million_digits_is_read():
@@ -374,7 +374,7 @@ BAD = {  # what is found: a bad line, part of the text that names it
 @pytest.mark.parametrize("before", [0, 1, 40])
 @pytest.mark.parametrize("block", [1, 7, 64, 1 << 22])
 def test_a_bad_line_is_refused_and_named(kind, before, block, monkeypatch):
-    monkeypatch.setattr(libsvm, "BLOCK", block)
+    monkeypatch.setattr(unpack, "BLOCK", block)
     line, found = BAD[kind]
     for after in (b"", b"\n", b"\r\n", b"\nspam\n"):
         data = b"1 1:0.25 2:1e-300 # fine\r\n" * before + line + after
@@ -409,6 +409,9 @@ def test_errors_name_the_file(tmp_path):
         (b"", 1, "an empty file"),
         (b"\n", 1, "only blank lines and comments"),
         (b"# a\n\n  \r\n# b", 4, "only blank lines and comments"),
+        (b" ", 1, "only blank lines and comments"),
+        (b"\n ", 2, "only blank lines and comments"),
+        (b"\n# a\t", 2, "only blank lines and comments"),
     ],
 )
 @pytest.mark.parametrize("packing", PACK)
@@ -422,12 +425,19 @@ def test_an_index_above_n_features_is_refused_and_n_features_named():
         read(b"1 3:1\n1 4:1\n", n_features=3)
 
 
-def test_an_index_that_needs_more_memory_than_there_is_is_refused_unless_n_features_allows_it(monkeypatch):
-    monkeypatch.setattr(libsvm, "_memory", lambda: 8000)
-    assert read(b"1 1000:1\n")[0].shape == (1, 1000)
-    with pytest.raises(ValueError, match=r"^<stream>:1: found the index '1001'.*at most 1000.*memory.*n_features"):
-        read(b"1 1001:1\n")
-    assert read(b"1 1001:1\n", n_features=2000)[0].shape == (1, 2000)
+@pytest.mark.parametrize("block", [1, 7, 1 << 22])
+def test_an_index_that_dwarfs_its_file_is_refused_unless_n_features_allows_it(block, monkeypatch):
+    monkeypatch.setattr(unpack, "BLOCK", block)
+    assert read(b"1 %d:1\n" % libsvm.WIDE)[0].shape == (1, libsvm.WIDE)
+    for index in (libsvm.WIDE + 1, 10**9):
+        text = b"1 1:1 # 2000000000:1\n\n0 2:1 %d:1 # x\n1 %d:5\n" % (index, index - 1)
+        with pytest.raises(ValueError, match=rf"^<stream>:3: found the index {index}, .*bytes.*n_features"):
+            read(text)
+        assert read(text, n_features=index)[0].shape == (3, index)
+    monkeypatch.setattr(libsvm, "WIDE", 10)
+    assert read(b"1 1:1\n" * 5 + b"1 30:1\n")[0].shape == (6, 30)  # 37 bytes
+    with pytest.raises(ValueError, match=r"^<stream>:6: found the index 40, expected at most 37"):
+        read(b"1 1:1\n" * 5 + b"1 40:1\n")
 
 
 @pytest.mark.parametrize("n_features", [0, -1, 2**31 - 1])
@@ -472,7 +482,7 @@ def test_a_truncated_archive_is_refused_wherever_it_ends(packing):
 
 @pytest.mark.parametrize("packing", ["gzip", "bzip2", "xz"])
 def test_a_truncated_archive_is_refused_at_the_line_where_it_ends(packing, monkeypatch):
-    monkeypatch.setattr(libsvm, "BLOCK", 64)
+    monkeypatch.setattr(unpack, "BLOCK", 64)
     whole = PACK[packing](b"1 1:2\n" * 1000) + PACK[packing](b"2 1:3\n")
     with pytest.raises(ValueError, match=rf"^<stream>:100[12]: found the end of a truncated {packing}"):
         read(whole[:-3])
@@ -512,7 +522,7 @@ def test_a_binary_file_is_refused():
 
 
 def test_an_endless_word_is_refused_before_it_fills_the_memory(monkeypatch):
-    monkeypatch.setattr(libsvm, "BLOCK", 1 << 12)
+    monkeypatch.setattr(unpack, "BLOCK", 1 << 12)
     pieces = (b"7" * 4096 for _ in range(1 << 20))
     with pytest.raises(ValueError, match=r"^<stream>:1: found '7777.*of more than 1048576 bytes"):
         load_libsvm(Pieces(pieces))
@@ -572,7 +582,7 @@ def fuzz(lines, seed, monkeypatch=None):
     rng, counts = random.Random(seed), {"refused": 0, "read": 0}
     for _ in range(lines):
         if monkeypatch:
-            monkeypatch.setattr(libsvm, "BLOCK", rng.choice([1, 2, 5, 16, 1 << 22]))
+            monkeypatch.setattr(unpack, "BLOCK", rng.choice([1, 2, 5, 16, 1 << 22]))
         before, after = ([valid_line(rng) for _ in range(rng.randint(0, 2))] for _ in range(2))
         data = rng.choice([b"\n", b"\n", b"\r\n"]).join([*before, mutate(valid_line(rng), rng), *after])
         ours, theirs = outcome(read, data), outcome(reference, data)
@@ -617,7 +627,7 @@ def peak_of(action):
 
 def test_memory_is_bounded_by_the_result_and_a_constant(monkeypatch):
     read(ODD)
-    monkeypatch.setattr(libsvm, "BLOCK", 1 << 14)
+    monkeypatch.setattr(unpack, "BLOCK", 1 << 14)
     fill = 1 << 20  # the room for numbers left to Python, and a block
     (X, y), peak = peak_of(lambda: load_libsvm(Pieces(b"1 1:0.5 2:3 7:1 9:2\n" * 700 for _ in range(300))))
     result = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes + y.nbytes

@@ -84,8 +84,8 @@ def test_a_grid_is_tuned_by_the_lowest_mean_objective_and_all_of_it_is_stored(tm
 def test_a_method_that_fails_is_a_row_and_not_the_end(tmp_path, monkeypatch):
     (tmp_path / "failing.py").write_text(
         "import os, tercet\n"
-        "class Raises(tercet.SGD):\n    def start(self, run):\n        raise RuntimeError('<i>no</i>')\n"
-        "class Dies(tercet.SGD):\n    def start(self, run):\n        os._exit(7)\n"
+        "class Raises(tercet.SGD):\n    def kernel(self, run):\n        raise RuntimeError('<i>no</i>')\n"
+        "class Dies(tercet.SGD):\n    def kernel(self, run):\n        os._exit(7)\n"
         "def steepest(fun, x0, args, jac=None, callback=None, rate=1.0, **rest):\n"
         "    from scipy.optimize import OptimizeResult\n"
         "    x = x0\n"

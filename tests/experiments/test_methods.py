@@ -14,7 +14,7 @@ def test_every_name_makes_a_method_with_printable_settings(name):
     plan = methods.plan(name)
     for choice in list(plan.choices()) or [plan]:
         method = methods.make(choice)
-        assert isinstance(method, methods.SciPyMethod) or hasattr(method, "start")
+        assert isinstance(method, methods.SciPyMethod) or hasattr(method, "kernel")
         import json
 
         json.dumps(methods.printable(choice, method), allow_nan=False)

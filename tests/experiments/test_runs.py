@@ -1,6 +1,7 @@
 """One run, one record: it says what happened, counts two ways, and is the same for the same seed."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -150,19 +151,15 @@ class Broken:
 
     order = 1
 
-    def start(self, run):
-        from tercet.methods.sgd import SGD
+    def kernel(self, run):
+        plain = tercet.SGD(batch=0.1, step=0.1).kernel(run)
 
-        walk = SGD(batch=0.1, step=0.1).start(run)
-        plain = walk.step
-
-        def step():
-            if walk.iteration == 2:
+        def step(run, state):
+            if state.memory.iteration == 2:
                 raise ZeroDivisionError("on purpose")
-            return plain()
+            return plain.step(run, state)
 
-        walk.step = step
-        return walk
+        return SimpleNamespace(begin=plain.begin, resume=plain.resume, step=step)
 
 
 def test_a_method_that_raises_is_a_record_with_its_error(monkeypatch):

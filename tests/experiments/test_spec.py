@@ -114,7 +114,7 @@ WRONG = {
     "attribute": ('data = ["digits"]\n[own.A]\nuse = "tercet:STN"\n', 3, "own.A.use", "STM"),
     "bad settings": ('data = ["digits"]\n[own.A]\nuse = "SGD"\nsettings = { stp = 1 }\n', 3, "own.A.use", "stp"),
     "bad value": ('data = ["digits"]\n[own.A]\nuse = "SGD"\nsettings = { step = -1 }\n', 3, "own.A.use", "positive"),
-    "not a method": ('data = ["digits"]\n[own.A]\nuse = "tercet:Full"\n', 3, "own.A.use", "no start"),
+    "not a method": ('data = ["digits"]\n[own.A]\nuse = "tercet:Full"\n', 3, "own.A.use", "no kernel"),
     "huge grid": (
         f'data = ["digits"]\n[own.A]\nuse = "SGD"\ngrid = {{ step = {[0.1] * 40}, batch = {[0.1] * 40} }}\n',
         4, "own.A.grid", "1000",

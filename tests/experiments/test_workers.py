@@ -24,11 +24,11 @@ def path(tmp_path, monkeypatch):
     """A module of the user's own that workers find as the comparison does."""
     (tmp_path / "my_methods.py").write_text(
         "import os, sys, tercet\n"
-        "class Kill(tercet.SGD):\n    def start(self, run):\n        os._exit(3)\n"
-        "class Leave(tercet.SGD):\n    def start(self, run):\n        sys.exit('enough')\n"
-        "class Loud(tercet.SGD):\n    def start(self, run):\n        print('hello'); os.system('echo shell')\n"
-        "        return super().start(run)\n"
-        "class Threads(tercet.SGD):\n    def start(self, run):\n"
+        "class Kill(tercet.SGD):\n    def kernel(self, run):\n        os._exit(3)\n"
+        "class Leave(tercet.SGD):\n    def kernel(self, run):\n        sys.exit('enough')\n"
+        "class Loud(tercet.SGD):\n    def kernel(self, run):\n        print('hello'); os.system('echo shell')\n"
+        "        return super().kernel(run)\n"
+        "class Threads(tercet.SGD):\n    def kernel(self, run):\n"
         "        raise ValueError(os.environ['OMP_NUM_THREADS'] + os.environ['OPENBLAS_NUM_THREADS'])\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -61,20 +61,44 @@ class Truth:
     noise: float = 0.0  # of the gradient
 
 
-def run(problem: Any, start: Any, method: str, step: float = 0.1, **options: Any) -> tercet.Result:
-    """`minimize` within its time; what it raises is a failure of the test, and so is an overrun."""
+@dataclass(frozen=True, eq=False)
+class RaisedAtStart:
+    """What the objective raised at x0, which came to the caller: there was nothing yet that could be lost."""
+
+    x: np.ndarray
+    error: Exception
+    fun: float = np.nan
+    success: bool = False
+    status: Status = Status.FUNCTION_ERROR
+
+    @property
+    def message(self) -> str:
+        return f"It raised {type(self.error).__name__}: {self.error}"
+
+
+def run(problem: Any, start: Any, method: str, step: float = 0.1, **options: Any) -> Any:
+    """`minimize` within its time; what it raises but for the objective at x0 is a failure of the test, and so is an
+    overrun."""
     began = time.perf_counter()
     limit = 60 if method == "SGD" else 150
     chosen = tercet.SGD(batch=0.2, step=step) if method == "SGD" else METHODS[method]()
-    result = tercet.minimize(
-        problem, start, **{"method": chosen, "max_seconds": SECONDS, "max_iterations": limit, **options}
-    )
+    try:
+        result: Any = tercet.minimize(
+            problem, start, **{"method": chosen, "max_seconds": SECONDS, "max_iterations": limit, **options}
+        )
+    except Exception as error:
+        if not any("at x0" in note for note in getattr(error, "__notes__", ())):
+            raise
+        result = RaisedAtStart(np.array(start, dtype=np.float64), error)
     assert time.perf_counter() - began < SECONDS + 3.0
     return result
 
 
-def assert_true(result: tercet.Result, truth: Truth, method: str, allowed: set[Status], tol: float = TOL) -> None:
+def assert_true(result: Any, truth: Truth, method: str, allowed: set[Status], tol: float = TOL) -> None:
     """Status, point, value and success of a Result agree with the objective, seen from outside."""
+    if isinstance(result, RaisedAtStart):
+        assert result.status in allowed
+        return
     x = np.asarray(result.x, dtype=np.float64)
     with np.errstate(all="ignore"):
         f0, f = truth.value(truth.start), truth.value(x)
@@ -608,7 +632,7 @@ FEW = ("STM progressive", "STM full", "SCR full", "SCR adaptive", "SGD")
 few_methods = pytest.mark.parametrize("method", FEW)
 
 
-def call_run(calls: dict[str, Any], method: str, start: np.ndarray = ROSEN_START, **options: Any) -> tercet.Result:
+def call_run(calls: dict[str, Any], method: str, start: np.ndarray = ROSEN_START, **options: Any) -> Any:
     calls = dict(calls)
     return run(calls.pop("fun"), start, method, 1e-3, **calls, **options)
 
@@ -872,7 +896,8 @@ def test_functions_whose_derivatives_are_wrong(fault, method):
     name, spoil = WRONG_CALLS[fault]
     result = call_run(picked(tuple(ROSEN), **{name: lambda *arguments: spoil(ROSEN[name](*arguments))}), method)
     gradient = (lambda x: spoil(rosen_grad(x))) if name == "grad" else rosen_grad
-    assert_true(result, Truth(rosen, gradient, ROSEN_START), method, ENDS | STUCK)
+    refused = {Status.FUNCTION_ERROR} if fault == "curvature not symmetric" else set()  # by methods that ask for it
+    assert_true(result, Truth(rosen, gradient, ROSEN_START), method, ENDS | STUCK | refused)
 
 
 # finite sums over JAX -------------------------------------------------------------------------------------------------
@@ -1041,7 +1066,7 @@ def test_a_start_so_far_out_that_powers_of_a_step_overflow(kind, subsolver, far)
 @pytest.mark.parametrize("power", [3, 4])
 @pytest.mark.parametrize("value", [0.0, 1e-300, -1.0, 1.0, 1e300])
 def test_an_estimate_of_sigma_from_a_step_whose_power_under_or_overflows_is_a_number(value, power, length):
-    assert tercet.methods.sigma.Miss(value, value).estimate(length, power) >= 0.0
+    assert tercet.control.sigma.Miss(value, value).estimate(length, power) >= 0.0
 
 
 # derivatives that are checked on request ------------------------------------------------------------------------------

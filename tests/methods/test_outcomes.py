@@ -115,7 +115,13 @@ def test_a_function_that_raises_ends_the_run_with_the_best_point_and_the_excepti
     for k in range(1, 31):
         error = RuntimeError(f"call {k}")
         failing = Failing(ROSEN[name], k, error, on)
-        result = rosen_run(name, failing)
+        try:
+            result = rosen_run(name, failing)
+        except RuntimeError:  # at x0, where nothing can be lost
+            assert "at x0" in error.__notes__[0]
+            assert k <= 3  # a third derivative in two variables takes three products, all at x0
+            continue
+        assert k > 1
         assert failing.raised or result.success
         if not failing.raised:
             continue
@@ -125,12 +131,8 @@ def test_a_function_that_raises_ends_the_run_with_the_best_point_and_the_excepti
         assert result.status is Status.FUNCTION_ERROR
         assert result.error is error
         assert f"RuntimeError: call {k}" in result.message
-        if name == "fun" and k == 1 and on:
-            assert np.isnan(result.fun)
-            assert np.array_equal(result.x, START)
-        else:
-            assert result.fun <= rosen(START)
-            assert result.fun == rosen(result.x)
+        assert result.fun <= rosen(START)
+        assert result.fun == rosen(result.x)
 
 
 @pytest.mark.parametrize("on", [False, True], ids=["once", "from then on"])
@@ -140,7 +142,12 @@ def test_a_loss_that_raises_ends_the_run_with_the_best_point_and_the_exception(r
     for k in range(1, 31):
         error = ZeroDivisionError(f"call {k}")
         failing = Failing(OwnLoss.formulas, k, error, on)
-        result = linear_run(failing, rule)
+        try:
+            result = linear_run(failing, rule)
+        except ZeroDivisionError:  # at x0, where nothing can be lost
+            assert "at x0" in error.__notes__[0]
+            continue
+        assert k > 1
         if not failing.raised or result.success:
             assert result.success or result.status is Status.NOISE
             continue
@@ -181,14 +188,15 @@ def test_a_finite_sum_whose_loss_raises_on_the_host_ends_the_run_with_the_except
     assert "no more" in str(result.error)
 
 
-def test_a_plain_function_that_raises_at_its_first_call_ends_the_run_and_does_not_raise():
+@pytest.mark.parametrize("budget", [{}, {"max_iterations": 0}, {"max_seconds": 1e-9}], ids=str)
+@pytest.mark.parametrize("method", [tercet.STM(), tercet.SCR(tercet.Fixed(0.5, 0.5)), tercet.SGD(1.0)], ids=repr)
+def test_a_plain_function_that_raises_at_x0_raises_to_the_caller_with_our_advice(budget, method):
     def broken(x: Any) -> Any:
         raise RuntimeError("no data")
 
-    result = tercet.minimize(broken, np.zeros(2))
-    assert result.status is Status.FUNCTION_ERROR
-    assert isinstance(result.error, RuntimeError)
-    assert np.array_equal(result.x, np.zeros(2))
+    with pytest.raises(RuntimeError, match="no data") as error:
+        tercet.minimize(broken, np.zeros(2), method=method, **budget)
+    assert "start where it can be evaluated" in error.value.__notes__[0]
 
 
 def test_a_plain_function_that_only_takes_numpy_arrays_is_minimized_by_differences():
@@ -205,13 +213,11 @@ def test_a_plain_function_that_only_takes_numpy_arrays_is_minimized_by_differenc
     ("name", "wrong"),
     [("grad", np.zeros(3)), ("hess", np.zeros(2)), ("tvp", np.zeros((2, 2))), ("fun", np.zeros(2)), ("grad", "text")],
 )
-def test_a_derivative_of_the_wrong_shape_ends_the_run_with_a_message_that_says_so(name, wrong):
-    result = rosen_run(name, Failing(lambda *arguments: wrong, 10**9, RuntimeError()))
-    assert result.status is Status.FUNCTION_ERROR
+def test_a_derivative_of_the_wrong_shape_is_refused_at_x0_with_a_message_that_says_so(name, wrong):
+    with pytest.raises(ValueError, match=name) as error:
+        rosen_run(name, Failing(lambda *arguments: wrong, 10**9, RuntimeError()))
     if not isinstance(wrong, str):
-        assert name in result.message
-        assert str(np.shape(wrong)) in result.message
-    assert np.array_equal(result.x, START)
+        assert str(np.shape(wrong)) in str(error.value)
 
 
 # not finite ---------------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """Progress is shown on a terminal when a run takes long, and nowhere else."""
 
 import io
+import sys
 
 import numpy as np
+import pytest
 
 import tercet
 from tercet.methods.progress import Progress
@@ -45,9 +47,49 @@ def test_no_more_than_one_line_per_pause():
     assert screen.getvalue().count("iteration") == 1
 
 
-def test_nothing_is_written_where_there_is_no_terminal(capsys):
+def run():
+    return tercet.minimize(tercet.LinearModel(np.eye(3), np.ones(3), l2=0.1))
+
+
+def test_nothing_is_written_where_there_is_no_terminal(capsys, monkeypatch):
     pipe = io.StringIO()
-    Progress(100, pipe).show(row(60.0))
+    monkeypatch.setattr(sys, "stderr", pipe)
+    assert Progress.on_terminal(100) is None
+    monkeypatch.setattr(Progress, "show", lambda *arguments: pytest.fail("an iteration was shown"))
+    run()
     assert pipe.getvalue() == ""
-    tercet.minimize(tercet.LinearModel(np.eye(3), np.ones(3), l2=0.1))
+    monkeypatch.undo()
+    run()
     assert capsys.readouterr() == ("", "")
+
+
+def test_on_a_terminal_a_run_shows_its_iterations_and_leaves_the_line_empty(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    progress = Progress.on_terminal(100)
+    assert progress.stream is screen
+    assert progress.n == 100
+    monkeypatch.setattr(Progress, "on_terminal", lambda n: Progress(n, screen, patience=0.0, pause=0.0))
+    result = run()
+    assert screen.getvalue().count("iteration") == result.nit > 0
+    assert screen.getvalue().endswith("\r\x1b[2K")
+
+
+class StandIn:
+    """As programs without a window put in place of standard error."""
+
+    def write(self, text):
+        raise AssertionError(f"{text!r} was written")
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [None, StandIn(), closed()], ids=["none", "a stand-in", "closed"])
+def test_a_run_without_a_standard_error_to_ask_is_a_run_without_progress(stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert Progress.on_terminal(100) is None
+    assert run().success

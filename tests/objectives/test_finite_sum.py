@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 import tercet
+from tercet.objectives.base import Traits
 from tercet.objectives.finite_sum import GROUPS, FiniteSum
+from tercet.objectives.metered import Meter, Metered
+from tercet.records import Counts
 
 N = 53  # no multiple of any chunk
 RNG = np.random.default_rng(0)
@@ -44,6 +47,11 @@ def direct(x, often, V):
     return mean_loss(x, often), gradient(x), jax.jacfwd(gradient)(x), third
 
 
+def over(objective, rows):
+    """Some terms, with every evaluation counted."""
+    return Metered.of(objective, Meter(objective.n)).over(rows)
+
+
 @pytest.fixture(scope="module")
 def bounds():
     made = {}
@@ -74,18 +82,21 @@ def test_all_derivatives_equal_those_of_the_direct_mean(bounds, chunk, rows):
     rng = np.random.default_rng(2)
     x, V = rng.standard_normal(D), rng.standard_normal((D, 3))
     u, v = V.T[:2]
-    point = bound.objective.over(index).at(x)
-    assert point.terms == point.hessian_price() == point.third_square_price(u) == (N if index is None else len(index))
+    point = over(bound.objective, index).at(x)
+    m = N if index is None else len(index)
+    assert point.terms == m
     often = np.bincount(np.arange(N) if index is None else index, minlength=N).astype(float)
     with jax.enable_x64(True):
         value, g, B, third = (np.asarray(part) for part in direct(x, often, V))
     np.testing.assert_allclose(point.value(), value, rtol=1e-12)
     np.testing.assert_allclose(point.gradient(), g, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(point.hessian(), B, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(point.hessian_product(v), B @ v, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(point.hessian(), B, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(point.third_product(u, v), third[0, 1], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(point.third_square(u), third[0, 0], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(point.third_tensor(V), third @ V, rtol=1e-10, atol=1e-11)
+    # a Hessian and a product with it, T[u, v], T[u, u] and the six products of three directions: each term once
+    assert point.view.meter.counts() == Counts(m, m, 2 * m, 8 * m, N)
 
 
 def test_the_flat_start_goes_back_to_the_same_tree(bounds):
@@ -155,8 +166,8 @@ def test_a_growing_sample_compiles_nothing_new():
     v = np.ones(D)
 
     def everything(rows):
-        point = objective.over(rows).at(v)
-        point.value(), point.gradient(), point.gradient_errors(), point.hessian(), point.hessian_product(v)
+        point = over(objective, rows).at(v)
+        point.value(), point.gradient(), point.errors(), point.hessian_product(v), point.hessian()
         point.third_product(v, v), point.third_tensor(np.eye(D)[:, :2])
 
     everything(np.arange(3))
@@ -198,7 +209,7 @@ def check_errors(n, m, chunk, draws=400):
     bound = FiniteSum(lambda p, x: 0.5 * jnp.sum((p - x) ** 2), data, chunk=chunk).bind(np.zeros(2))
     squares = []
     for _ in range(draws):
-        e = bound.objective.over(rng.integers(0, n, m)).at(bound.x0).gradient_errors()
+        e = over(bound.objective, rng.integers(0, n, m)).at(bound.x0).errors()
         squares.append(e.T @ e)
     expected = np.cov(data.T, bias=True) / m  # the gradient of one term is -x_i
     mean, error = np.mean(squares, axis=0), np.std(squares, axis=0) / np.sqrt(draws)
@@ -208,22 +219,22 @@ def check_errors(n, m, chunk, draws=400):
 
 
 @pytest.mark.parametrize(("m", "chunk"), [(GROUPS, 16), (2 * GROUPS, 16), (64, 64), (128, 64)])
-def test_gradient_errors_estimate_the_covariance_of_the_sampled_gradient(m, chunk):
+def test_errors_estimate_the_covariance_of_the_sampled_gradient(m, chunk):
     check_errors(200, m, chunk)
 
 
-def test_gradient_errors_of_a_sample_much_smaller_than_a_chunk_estimate_it_too():
+def test_errors_of_a_sample_much_smaller_than_a_chunk_estimate_it_too():
     """A first sample of 10 d terms of large data lies in one chunk; its error must not come out as nothing."""
     check_errors(2000, 32, 1024)
 
 
-def test_gradient_errors_do_not_vanish_for_any_sample_of_two_examples_or_more():
+def test_errors_do_not_vanish_for_any_sample_of_two_examples_or_more():
     data = np.random.default_rng(4).standard_normal((2000, 2))
     bound = FiniteSum(lambda p, x: 0.5 * jnp.sum((p - x) ** 2), data).bind(np.zeros(2))
     for m in (2, 5, 20, 63, 64, 65, 500):
-        point = bound.objective.over(np.arange(m)).at(bound.x0)
+        point = over(bound.objective, np.arange(m)).at(bound.x0)
         exact = np.trace(np.cov(data[:m].T)) / m
-        estimate = np.sum(point.gradient_errors() ** 2)
+        estimate = np.sum(point.errors() ** 2)
         # Chi-square with at least min(m, 16) - 1 degrees of freedom in each of two directions; a factor 10 either way.
         assert exact / 10 <= estimate <= 10 * exact, f"m = {m}: {estimate} instead of {exact}"
 
@@ -282,12 +293,33 @@ def test_a_bad_start_is_refused_by_name(x0):
 
 @pytest.mark.parametrize("rows", SAMPLES)
 def test_value_and_gradient_are_the_same_alone_and_together(bounds, rows):
-    view = bounds(16).objective.over(SAMPLES[rows])
-    x = np.linspace(-1, 1, D)
-    alone, both = view.at(x), view.at(x)
-    both.together()
-    assert both.value() == pytest.approx(alone.value(), rel=1e-14)
+    view = over(bounds(16).objective, SAMPLES[rows])
+    x, m = np.linspace(-1, 1, D), view.terms
+    both = view.first_at(x)
+    assert view.meter.counts() == Counts(m, m, n=N)
+    assert both.value() == pytest.approx(view.at(x).value(), rel=1e-14)
     np.testing.assert_allclose(both.gradient(), view.at(x).gradient(), rtol=1e-14)
+    np.testing.assert_array_equal(both.errors(), view.at(x).errors())
+    assert view.meter.counts() == Counts(2 * m, 3 * m, n=N)  # what came together is not paid again
+
+
+def test_the_sums_of_groups_add_up_to_the_gradient_and_none_is_empty(bounds):
+    objective, x = bounds(16).objective, np.linspace(-1, 1, D)
+    for m in (1, 5, 15, 16, 17, 40):
+        point = objective.over(np.arange(m)).at(x)
+        assert point.group_sums.shape == (min(m, GROUPS), D)
+        np.testing.assert_allclose(np.sum(point.group_sums, axis=0) / m, point.gradient(), rtol=1e-12, atol=1e-15)
+        singles = [objective.over(np.array([i])).at(x).gradient() for i in range(m)]
+        dealt = [np.sum(singles[k::GROUPS], axis=0) for k in range(min(m, GROUPS))]
+        np.testing.assert_allclose(point.group_sums, dealt, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("d", "dense", "cost"), [(8, True, 2.0), (160, True, 20.0), (200, True, 25.0), (201, False, 25.125)]
+)
+def test_a_hessian_takes_a_product_for_each_variable_and_eight_of_them_as_long_as_a_gradient(d, dense, cost):
+    bound = FiniteSum(lambda p, x: jnp.sum((p - x) ** 2), np.ones((3, d))).bind(np.zeros(d))
+    assert bound.objective.traits == Traits(dense, cost, provenance="derivatives by JAX")
 
 
 @pytest.mark.parametrize("sizes", [tercet.Fixed(20, 20, 20), tercet.Progressive()])

@@ -7,8 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tercet.objectives import kernels
 from tercet.objectives.linear import LinearModel
-from tercet.objectives.losses import LOSSES, Cauchy, GemanMcClure, JaxLoss, Welsch, as_loss
+from tercet.objectives.losses import (
+    LOSSES,
+    Cauchy,
+    Formula,
+    GemanMcClure,
+    JaxLoss,
+    Logistic,
+    SigmoidSquares,
+    Welsch,
+    as_loss,
+)
 
 SCALES = (0.1, 1.0, 5.0)
 ROBUST = {
@@ -133,7 +144,8 @@ def test_derivatives_do_not_write_into_their_arguments():
 
 def part_of(loss, order, z, y, compiled):
     """One derivative as a linear model asks for it."""
-    return loss.part(order, loss.pack(z, y) if compiled and hasattr(loss, "pack") else z, y, compiled)
+    formula = Formula.of(loss, compiled)
+    return formula.part(order, z if formula.pack is None else formula.pack(z, y), y)
 
 
 @pytest.mark.parametrize("name", ["sigmoid_squares", "logistic"])
@@ -189,6 +201,14 @@ def test_parts_lose_no_digits_where_the_prediction_is_right(compiled):
     np.testing.assert_allclose(part_of(loss, 2, z, y, compiled), q * (1 - q), rtol=1e-12)
 
 
+def test_a_loss_is_asked_as_its_own_formula_says_and_without_one_for_all_four_at_once():
+    robust, logistic, squares = Welsch(2.0), Logistic(), SigmoidSquares()
+    assert Formula.of(robust, True) == Formula.of(robust, False) == Formula(None, None)
+    assert Formula.of(logistic, True) == Formula.of(logistic, False) == Formula(logistic.part, None)
+    assert Formula.of(squares, False) == Formula(squares.part, None)
+    assert Formula.of(squares, True) == Formula(kernels.sigmoid_squares, kernels.pack_sigmoid_squares)
+
+
 @pytest.mark.parametrize(("name", "scale"), [("sigmoid_squares", None), ("logistic", None), ("cauchy", 0.7)])
 def test_a_jax_function_gives_what_the_closed_form_gives(name, scale):
     z, y = grid(name)
@@ -205,7 +225,7 @@ def test_a_jax_function_as_loss_makes_the_same_model():
     traced = LinearModel(X, y, PLAIN["sigmoid_squares"]).over(None).at(x)
     np.testing.assert_allclose(traced.gradient(), named.gradient(), rtol=1e-11, atol=1e-15)
     np.testing.assert_allclose(traced.hessian(), named.hessian(), rtol=1e-11, atol=1e-15)
-    np.testing.assert_allclose(traced.third_product(x, x), named.third_product(x, x), rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(traced.product(3, x, x), named.product(3, x, x), rtol=1e-10, atol=1e-15)
 
 
 def test_an_object_with_derivatives_is_taken_as_it_is():

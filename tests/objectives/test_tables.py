@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from tercet.objectives import tables
-from tercet.objectives.tables import GROUPS, LONG, SHORT, DenseTable, Picked, SparseTable, table_of
+from tercet.objectives.sparse import SHORT, SparseTable
+from tercet.objectives.tables import GROUPS, LONG, DenseTable, Picked, table_of
 
 N, D = 90, 6
 RNG = np.random.default_rng(0)
@@ -191,7 +192,7 @@ def test_picked_rows_are_sorted_and_their_groups_equal_in_size(m):
     counts = np.bincount(picked.labels)
     assert len(counts) == min(GROUPS, m)
     assert counts.max() - counts.min() <= 1
-    assert np.all(np.diff(counts) <= 0)  # the first groups have the odd rows, as `gradient_errors` takes it
+    assert np.all(np.diff(counts) <= 0)  # the first groups have the odd rows, as `errors` takes it
 
 
 def test_the_same_rows_in_another_order_are_the_same_sample():

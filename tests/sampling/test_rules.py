@@ -26,7 +26,7 @@ GROWS = [name for name in RULES if "fixed" not in name]
 
 
 def outlook(sizes, n=1000, d=5, **changes):
-    return replace(Outlook(n, d, 0, sizes, step=np.nan, blur=0.0, noisy=False), **changes)
+    return replace(Outlook(n, d, 0, sizes, step=np.nan, noise_share=0.0, noisy=False), **changes)
 
 
 def parts(sizes):
@@ -52,11 +52,11 @@ def test_first_sizes_are_whole_numbers_between_one_and_n(name, n, d):
     st.integers(0, 30),
 )
 @settings(max_examples=100, deadline=None, derandomize=True)
-def test_next_sizes_stay_within_bounds_and_never_shrink(name, n, d, step, blur, noisy, iteration):
+def test_next_sizes_stay_within_bounds_and_never_shrink(name, n, d, step, noise_share, noisy, iteration):
     rule = RULES[name]
     sizes = rule.first(n, d)
     for _ in range(3):
-        new = rule.next(outlook(sizes, n, d, step=step, blur=blur, noisy=noisy, iteration=iteration))
+        new = rule.next(outlook(sizes, n, d, step=step, noise_share=noise_share, noisy=noisy, iteration=iteration))
         assert np.all((parts(new) >= parts(sizes)) & (parts(new) <= n))
         assert all(isinstance(size, int) for size in parts(new).tolist())
         sizes = new
@@ -65,7 +65,7 @@ def test_next_sizes_stay_within_bounds_and_never_shrink(name, n, d, step, blur, 
 @pytest.mark.parametrize("name", GROWS)
 @pytest.mark.parametrize(
     "demand",
-    [{"noisy": True}, {"step": 1e-8, "blur": np.inf}, {"noisy": True, "iteration": 100}],
+    [{"noisy": True}, {"step": 1e-8, "noise_share": np.inf}, {"noisy": True, "iteration": 100}],
     ids=["noise", "small steps", "noise late in a run"],
 )
 def test_a_growing_rule_becomes_full_when_noise_or_the_step_demand_it(name, demand):
@@ -98,7 +98,7 @@ def test_fixed_takes_fractions_and_counts_and_never_changes():
     sizes = rule.first(101, 3)
     assert sizes == Sizes(101, 51, 12, 101)
     assert Fixed(gradient=1, hessian=10**6).first(101, 3) == Sizes(101, 1, 101, 6)
-    assert rule.next(outlook(sizes, 101, noisy=True, step=1e-9, blur=1e9)) == sizes
+    assert rule.next(outlook(sizes, 101, noisy=True, step=1e-9, noise_share=1e9)) == sizes
     assert not rule.nested
     assert not rule.replacement
 
@@ -144,8 +144,8 @@ def test_progressive_begins_at_a_multiple_of_d_and_takes_one_sample_for_all():
     rule = Progressive(multiple=10, factor=3, kappa=0.25)
     sizes = rule.first(10_000, 7)
     assert sizes == Sizes(70, 70, 70, 70)
-    assert rule.next(outlook(sizes, 10_000, blur=3.9)) == sizes
-    assert rule.next(outlook(sizes, 10_000, blur=4.0)) == Sizes(210, 210, 210, 210)
+    assert rule.next(outlook(sizes, 10_000, noise_share=3.9)) == sizes
+    assert rule.next(outlook(sizes, 10_000, noise_share=4.0)) == Sizes(210, 210, 210, 210)
     assert rule.next(outlook(sizes, 10_000, noisy=True)) == Sizes(210, 210, 210, 210)
     assert rule.nested
 
@@ -169,8 +169,8 @@ def test_progressive_grows_in_small_steps_each_solved_further_once_a_run_is_hard
     rule, sizes = Progressive(multiple=10, factor=3, kappa=0.3, hard=12), Sizes(70, 70, 70, 70)
     for iteration, least, grown in ((12, 1 / 0.3, 210), (13, 1 / 0.05, 140), (500, 1 / 0.05, 140)):
         few = {"n": 10_000, "iteration": iteration}
-        assert rule.next(outlook(sizes, blur=least * (1 - 1e-9), **few)) == sizes
-        assert rule.next(outlook(sizes, blur=least * (1 + 1e-9), **few)) == Sizes(grown, grown, grown, grown)
+        assert rule.next(outlook(sizes, noise_share=least * (1 - 1e-9), **few)) == sizes
+        assert rule.next(outlook(sizes, noise_share=least * (1 + 1e-9), **few)) == Sizes(grown, grown, grown, grown)
         assert rule.next(outlook(sizes, noisy=True, **few)) == Sizes(grown, grown, grown, grown)
 
 
@@ -188,23 +188,23 @@ def test_progressive_grows_no_faster_in_a_hard_run_than_its_own_factor():
 def test_curvature_stays_on_the_last_sample_while_it_explains_the_gradient_and_bends_to_the_end():
     rule, n, d = Progressive(), 100_000, 10
     last = Sizes(9000, 9000, 9000, 9000)
-    lagging = rule.next(outlook(last, n=n, d=d, blur=10.0))
+    lagging = rule.next(outlook(last, n=n, d=d, noise_share=10.0))
     assert lagging == Sizes(n, n, 9000, 9000)
-    assert rule.next(outlook(lagging, n=n, d=d, missed=0.24, blur=10.0)) == lagging
+    assert rule.next(outlook(lagging, n=n, d=d, missed=0.24, noise_share=10.0)) == lagging
     for missed in (0.26, np.inf):
         assert rule.next(outlook(lagging, n=n, d=d, missed=missed)) == Sizes(n, n, n, 9000)
 
 
 def test_curvature_over_too_few_terms_does_not_lag_behind():
-    assert Progressive().next(outlook(Sizes(*[9000] * 4), n=100_000, d=23, blur=10.0)) == Sizes(*[100_000] * 4)
-    assert Progressive(lag=390).next(outlook(Sizes(*[9000] * 4), n=100_000, d=23, blur=10.0)).hessian == 9000
+    assert Progressive().next(outlook(Sizes(*[9000] * 4), n=100_000, d=23, noise_share=10.0)) == Sizes(*[100_000] * 4)
+    assert Progressive(lag=390).next(outlook(Sizes(*[9000] * 4), n=100_000, d=23, noise_share=10.0)).hessian == 9000
 
 
 def test_dear_curvature_lags_on_smaller_samples_and_grows_with_what_it_misses():
     rule, n, d = Progressive(), 100_000, 80
     last, dear = Sizes(9000, 9000, 9000, 9000), {"n": n, "d": d, "cost": 20.0}
-    assert rule.next(outlook(last, n=n, d=d, blur=10.0)) == Sizes(n, n, n, n)
-    lagging = rule.next(outlook(last, blur=10.0, **dear))
+    assert rule.next(outlook(last, n=n, d=d, noise_share=10.0)) == Sizes(n, n, n, n)
+    lagging = rule.next(outlook(last, noise_share=10.0, **dear))
     assert lagging == Sizes(n, n, 9000, 9000)
     assert rule.next(outlook(lagging, missed=0.24, **dear)) == lagging
     grown = rule.next(outlook(lagging, missed=0.26, **dear))
@@ -213,14 +213,14 @@ def test_dear_curvature_lags_on_smaller_samples_and_grows_with_what_it_misses():
 
 
 def test_curvature_lags_on_at_most_a_tenth_of_the_terms():
-    found = Progressive().next(outlook(Sizes(*[30_000] * 4), n=100_000, d=10, blur=100.0, iteration=100))
+    found = Progressive().next(outlook(Sizes(*[30_000] * 4), n=100_000, d=10, noise_share=100.0, iteration=100))
     assert found == Sizes(100_000, 100_000, 10_000, 10_000)
 
 
 def test_a_run_is_hard_after_three_more_iterations_for_every_time_the_sample_grew():
     rule, n, d = Progressive(multiple=10, hard=12), 10**7, 10
     for grown, m in enumerate((100, 300, 900, 2700)):
-        easy = outlook(Sizes(m, m, m, m), n=n, d=d, blur=np.inf, iteration=12 + 3 * grown)
+        easy = outlook(Sizes(m, m, m, m), n=n, d=d, noise_share=np.inf, iteration=12 + 3 * grown)
         assert rule.next(easy).value == 3 * m
         assert rule.next(replace(easy, iteration=13 + 3 * grown)).value == 2 * m
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tercet.model import DenseModel, Regularizer
 from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov
-from tercet.subsolvers.base import Regularization, Taylor
+from tercet.subsolvers.base import Ask, Taylor
 from tercet.subsolvers.spectral import Tridiagonal, regularized_step
 
 EPS = float(np.finfo(float).eps)
@@ -41,9 +41,6 @@ class Cubic:
 
     def third_square(self, s):
         return self.third_product(s, s)
-
-    def third_square_price(self, s):
-        return 1
 
     def third_tensor(self, V):
         return np.einsum("abc,ai,bj,ck->ijk", self.T, V, V, V)
@@ -135,10 +132,10 @@ gradients = st.sampled_from([1e-12, 1e-6, 1e-2, 1.0, 1e2, 1e6, 1e12])
 powers, radii = st.sampled_from([3, 4]), st.sampled_from([np.inf, np.inf, 1.0, 1e-6])
 
 
-def solved(name, point, how, order):
+def solved(name, point, ask, order):
     solver, forms = SOLVERS[name]
-    workspace = solver.prepare(Taylor(point.g, point, point if order == 3 else None, True, forms))
-    return workspace, workspace.solve(how)
+    workspace = solver.prepare(Taylor(point.g, point, point if order == 3 else None, forms))
+    return workspace, workspace.solve(ask)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -147,8 +144,8 @@ def solved(name, point, how, order):
 def test_the_second_order_step_is_finite_within_the_radius_and_lowers_the_model(
     name, seed, kind, d, size, sigma, power, radius
 ):
-    point, how = make(seed, kind, d, size), Regularization(sigma, sigma, power, radius)
-    _, step = solved(name, point, how, 2)
+    point, ask = make(seed, kind, d, size), Ask(sigma, sigma, power, radius)
+    _, step = solved(name, point, ask, 2)
     assert np.all(np.isfinite(step.s))
     assert np.isfinite(step.forecast.decrease)
     assert np.linalg.norm(step.s) <= radius * (1 + 1e-9)
@@ -163,13 +160,13 @@ def test_the_second_order_step_is_finite_within_the_radius_and_lowers_the_model(
 def test_the_third_order_step_is_finite_within_the_radius_and_lowers_the_model_it_is_a_step_of(
     name, seed, kind, d, size, sigma, radius
 ):
-    point, how = make(seed, kind, d, size), Regularization(sigma, sigma, 4, radius)
-    _, step = solved(name, point, how, 3)
+    point, ask = make(seed, kind, d, size), Ask(sigma, sigma, 4, radius)
+    _, step = solved(name, point, ask, 3)
     assert np.all(np.isfinite(step.s))
     assert np.isfinite(step.forecast.decrease)
     assert np.linalg.norm(step.s) <= radius * (1 + 1e-9)
     if name in ITSELF:
-        value = model_of(point, step.sigma, 4, step.third is not None).value(step.s)
+        value = model_of(point, step.sigma, 4, step.cubic is not None).value(step.s)
         assert value <= rounding(point, step.s, step.sigma, 4, True)
 
 
@@ -179,16 +176,16 @@ def test_the_third_order_step_is_finite_within_the_radius_and_lowers_the_model_i
 def test_the_conditions_are_claimed_only_where_they_hold(name, seed, kind, d, size, sigma, power, order, radius):
     """chi_{m,1} = |grad m| <= theta |s|^3 and chi_{m,2} = -lambda_min(hess m) <= theta |s|^2, recomputed."""
     point = make(seed, kind, d, size)
-    how = Regularization(sigma, sigma, 4 if order == 3 else power, radius)
-    workspace, step = solved(name, point, how, order)
-    first, second, _ = workspace.meets(step, how)
-    third = step.third is not None
-    model, r, theta = model_of(point, step.sigma, how.power, third), np.linalg.norm(step.s), SOLVERS[name][0].theta
-    slack = slope_rounding(point, step.s, step.sigma, how.power, third)
+    ask = Ask(sigma, sigma, 4 if order == 3 else power, radius)
+    workspace, step = solved(name, point, ask, order)
+    first, second, _ = workspace.meets(step, ask)
+    third = step.cubic is not None
+    model, r, theta = model_of(point, step.sigma, ask.power, third), np.linalg.norm(step.s), SOLVERS[name][0].theta
+    slack = slope_rounding(point, step.s, step.sigma, ask.power, third)
     if first:
         assert np.linalg.norm(model.gradient(step.s)) <= theta * r**3 * (1 + 1e-9) + slack
     if second:
-        scale = np.linalg.norm(point.B, 2) + step.sigma * r ** (how.power - 2) + np.linalg.norm(point.T) * r
+        scale = np.linalg.norm(point.B, 2) + step.sigma * r ** (ask.power - 2) + np.linalg.norm(point.T) * r
         assert -np.linalg.eigvalsh(model.hessian(step.s))[0] <= theta * r**2 * (1 + 1e-9) + 1e-12 * scale
 
 
@@ -196,8 +193,8 @@ def test_the_conditions_are_claimed_only_where_they_hold(name, seed, kind, d, si
 @given(seeds, kinds, dims, gradients, sigmas, powers)
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_the_second_order_decrease_is_at_least_that_of_the_cauchy_point(name, seed, kind, d, size, sigma, power):
-    point, how = make(seed, kind, d, size), Regularization(sigma, sigma, power)
-    _, step = solved(name, point, how, 2)
+    point, ask = make(seed, kind, d, size), Ask(sigma, sigma, power)
+    _, step = solved(name, point, ask, 2)
     model = model_of(point, sigma, power, False)
     cauchy = cauchy_value(model)
     assert model.value(step.s) <= cauchy * (1 - 1e-9) + rounding(point, step.s, sigma, power, False)
@@ -208,7 +205,7 @@ def test_the_second_order_decrease_is_at_least_that_of_the_cauchy_point(name, se
 def test_within_a_radius_the_krylov_step_falls_at_least_to_the_cauchy_point(seed, kind, d, size, radius):
     """Also where the model bends down and the step is a cautious one; it never leaves the radius."""
     point = make(seed, kind, d, size)
-    _, step = solved("krylov", point, Regularization(0.0, 0.0, 4, radius), 2)
+    _, step = solved("krylov", point, Ask(0.0, 0.0, 4, radius), 2)
     norm = np.linalg.norm(point.g)
     curvature = point.g @ point.B @ point.g
     t = min(radius / norm, norm**2 / curvature if curvature > 0 else np.inf)
@@ -222,8 +219,8 @@ def test_within_a_radius_the_krylov_step_falls_at_least_to_the_cauchy_point(seed
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_the_third_order_decrease_of_the_formed_model_is_at_least_that_of_the_cauchy_point(seed, kind, d, size, sigma):
     """Along -g up to the first minimizer of the model."""
-    point, how = make(seed, kind, d, size), Regularization(sigma, sigma, 4)
-    _, step = solved("dense, formed", point, how, 3)
+    point, ask = make(seed, kind, d, size), Ask(sigma, sigma, 4)
+    _, step = solved("dense, formed", point, ask, 3)
     model = model_of(point, sigma, 4, True)
     assert model.value(step.s) <= cauchy_value(model) * (1 - 1e-3) + rounding(point, step.s, sigma, 4, True)
 
@@ -234,9 +231,9 @@ def test_the_third_order_decrease_of_the_formed_model_is_at_least_that_of_the_ca
 def test_a_descent_that_goes_on_reaches_the_decrease_of_the_cauchy_point(solver, seed, kind, d, power):
     """With |g|, |B| and sigma near one, as its step size assumes, and a theta that does not end it at once: by default
     |grad m| <= |s|^3 is all that it promises, and that holds at points well above the Cauchy point's value."""
-    point, how = make(seed, kind, d, 1.0), Regularization(1.0, 1.0, power)
+    point, ask = make(seed, kind, d, 1.0), Ask(1.0, 1.0, power)
     descent = solver(step=0.3, theta=1e-6, iterations=500)
-    step = descent.prepare(Taylor(point.g, point, None, True, False)).solve(how)
+    step = descent.prepare(Taylor(point.g, point, None, False)).solve(ask)
     model = model_of(point, 1.0, power, False)
     assert model.value(step.s) <= (1 - 1e-6) * cauchy_value(model)
 
@@ -245,8 +242,8 @@ def test_a_descent_that_goes_on_reaches_the_decrease_of_the_cauchy_point(solver,
 @given(seeds, kinds, dims, sigmas, powers)
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_without_gradient_the_step_does_not_raise_the_model(name, seed, kind, d, sigma, power):
-    point, how = make(seed, kind, d, 0.0), Regularization(sigma, sigma, power)
-    _, step = solved(name, point, how, 2)
+    point, ask = make(seed, kind, d, 0.0), Ask(sigma, sigma, power)
+    _, step = solved(name, point, ask, 2)
     assert np.all(np.isfinite(step.s))
     model = model_of(point, sigma, power, False)
     assert model.value(step.s) <= rounding(point, step.s, sigma, power, False)
@@ -292,7 +289,7 @@ def test_the_spectral_step_is_no_worse_than_a_fine_search(seed, kind, d, size, s
     for name in ("dense, spectral", "krylov, tight"):
         if name != "dense, spectral" and kind in ("hard", "nearly hard", "double"):
             continue  # a Krylov space of g does not hold the eigenvector that g lacks
-        _, step = solved(name, point, Regularization(sigma, sigma, power), 2)
+        _, step = solved(name, point, Ask(sigma, sigma, power), 2)
         found = model_of(point, sigma, power, False).value(step.s)
         assert found <= least * (1 - 1e-9) + rounding(point, step.s, sigma, power, False)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tercet.model import DenseModel, Regularizer
 from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov, krylov
-from tercet.subsolvers.base import Regularization, Taylor
+from tercet.subsolvers.base import Ask, Taylor
 
 D = 6
 
@@ -27,7 +27,7 @@ class Cubic:
         return self.g
 
     def hessian(self):
-        self.asked["hessian"] += not self.formed  # remembered, as by the counted points
+        self.asked["hessian"] += not self.formed  # remembered, as by metered points
         self.formed = True
         return self.B
 
@@ -41,9 +41,6 @@ class Cubic:
 
     def third_square(self, s):
         return self.third_product(s, s)
-
-    def third_square_price(self, s):
-        return 6
 
     def third_tensor(self, V):
         self.asked["third"] += 1
@@ -60,12 +57,12 @@ def problem(seed, convex=False, d=D, bend=1.0):
 
 
 def taylor_of(point, order=3, forms=False):
-    return Taylor(point.g, point, point if order == 3 else None, True, forms)
+    return Taylor(point.g, point, point if order == 3 else None, forms)
 
 
-def model_of(point, step, how):
+def model_of(point, step, ask):
     """The model that the step was taken on, from its arrays."""
-    return DenseModel(point.g, point.B, None if step.third is None else point.T, Regularizer(step.sigma, how.power))
+    return DenseModel(point.g, point.B, None if step.cubic is None else point.T, Regularizer(step.sigma, ask.power))
 
 
 # name: the sub-solver, whether T is formed, and whether T[s]^2 is taken at s itself or at the step before a correction
@@ -81,10 +78,10 @@ every_solver = pytest.mark.parametrize("name", SOLVERS)
 seeds = pytest.mark.parametrize("seed", range(8))
 
 
-def solve(name, point, how, order=3):
+def solve(name, point, ask, order=3):
     solver, forms, _ = SOLVERS[name]
     workspace = solver.prepare(taylor_of(point, order, forms))
-    return workspace, workspace.solve(how)
+    return workspace, workspace.solve(ask)
 
 
 @every_solver
@@ -92,11 +89,11 @@ def solve(name, point, how, order=3):
 @pytest.mark.parametrize("power", [3, 4])
 @pytest.mark.parametrize("radius", [np.inf, 0.2])
 def test_the_second_order_model_decreases(name, seed, power, radius):
-    point, how = problem(seed), Regularization(0.7, 0.7, power, radius)
-    _, step = solve(name, point, how, order=2)
-    assert step.third is None
+    point, ask = problem(seed), Ask(0.7, 0.7, power, radius)
+    _, step = solve(name, point, ask, order=2)
+    assert step.cubic is None
     assert step.sigma == 0.7
-    assert model_of(point, step, how).value(step.s) < 0
+    assert model_of(point, step, ask).value(step.s) < 0
     assert point.asked["third"] == 0
 
 
@@ -104,40 +101,40 @@ def test_the_second_order_model_decreases(name, seed, power, radius):
 @seeds
 @pytest.mark.parametrize("radius", [np.inf, 0.2])
 def test_the_third_order_model_decreases(name, seed, radius):
-    point, how = problem(seed), Regularization(0.7, 1.3, 4, radius)
-    _, step = solve(name, point, how)
-    assert step.third is not None
+    point, ask = problem(seed), Ask(0.7, 1.3, 4, radius)
+    _, step = solve(name, point, ask)
+    assert step.cubic is not None
     assert step.sigma == 1.3
-    assert model_of(point, step, how).value(step.s) < 0
+    assert model_of(point, step, ask).value(step.s) < 0
 
 
 @every_solver
 @seeds
 @pytest.mark.parametrize("order", [2, 3])
 def test_forecasts_are_the_taylor_polynomials_at_the_step(name, seed, order):
-    point, how = problem(seed), Regularization(0.7, 1.3)
-    _, step = solve(name, point, how, order)
+    point, ask = problem(seed), Ask(0.7, 1.3)
+    _, step = solve(name, point, ask, order)
     s, g, B, T = step.s, point.g, point.B, point.T
-    np.testing.assert_allclose(step.second.decrease, -(g @ s + s @ B @ s / 2), rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(step.second.gradient, g + B @ s, rtol=1e-10, atol=1e-12)
-    assert step.forecast is (step.second if order == 2 else step.third)
+    np.testing.assert_allclose(step.quadratic.decrease, -(g @ s + s @ B @ s / 2), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(step.quadratic.gradient, g + B @ s, rtol=1e-10, atol=1e-12)
+    assert step.forecast is (step.quadratic if order == 2 else step.cubic)
     if order == 2:
         return
     where = s
     if SOLVERS[name][2] == "before":
         # One product buys T[s_2]^2 at the uncorrected step; the forecast says what that product says.
-        where = previous(name, point, how)
+        where = previous(name, point, ask)
     bend = T @ where @ where
-    np.testing.assert_allclose(step.third.decrease, step.second.decrease - bend @ s / 6, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(step.third.gradient, step.second.gradient + bend / 2, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(step.cubic.decrease, step.quadratic.decrease - bend @ s / 6, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(step.cubic.gradient, step.quadratic.gradient + bend / 2, rtol=1e-9, atol=1e-11)
 
 
-def previous(name, point, how):
+def previous(name, point, ask):
     """The step at which the last product with T was taken."""
     solver, forms, _ = SOLVERS[name]
     if name == "dense, three products":
-        return Dense(products=2).prepare(taylor_of(point, 3, forms)).solve(how).s
-    return solver.prepare(taylor_of(point, 3, forms)).solve(Regularization(how.second, how.third, bends=False)).s
+        return Dense(products=2).prepare(taylor_of(point, 3, forms)).solve(ask).s
+    return solver.prepare(taylor_of(point, 3, forms)).solve(Ask(ask.sigma2, ask.sigma3, buy_third=False)).s
 
 
 @every_solver
@@ -145,7 +142,7 @@ def previous(name, point, how):
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("radius", [1e-6, 1e-2, 0.3])
 def test_the_radius_is_respected(name, seed, order, radius):
-    _, step = solve(name, problem(seed), Regularization(1e-3, 1e-3, radius=radius), order)
+    _, step = solve(name, problem(seed), Ask(1e-3, 1e-3, radius=radius), order)
     assert 0 < np.linalg.norm(step.s) <= radius * (1 + 1e-9)
 
 
@@ -155,30 +152,30 @@ def test_the_radius_is_respected(name, seed, order, radius):
 @pytest.mark.parametrize("radius", [np.inf, 1e-2], ids=["free", "radius binds"])
 def test_the_first_condition_is_claimed_only_where_it_holds(name, seed, order, radius):
     """chi_{m,1}(s) = |grad m(s)| <= theta |s|^3, m with its own regularizer and not with the radius."""
-    point, how = problem(seed), Regularization(0.7, 0.9, 4, radius)
-    workspace, step = solve(name, point, how, order)
-    meets = workspace.meets(step, how)
+    point, ask = problem(seed), Ask(0.7, 0.9, 4, radius)
+    workspace, step = solve(name, point, ask, order)
+    meets = workspace.meets(step, ask)
     theta = SOLVERS[name][0].theta
-    gradient = np.linalg.norm(model_of(point, step, how).gradient(step.s))
+    gradient = np.linalg.norm(model_of(point, step, ask).gradient(step.s))
     holds = gradient <= theta * np.linalg.norm(step.s) ** 3 + 1e-13
     assert meets[0] is None or holds == meets[0]
 
 
 @pytest.mark.parametrize("name", [n for n in SOLVERS if n != "dense, three products"])
 def test_the_first_condition_is_met_and_said_to_be_when_nothing_binds(name):
-    point, how = problem(3, convex=True), Regularization(0.7, 0.7)
-    workspace, step = solve(name, point, how, order=2 if SOLVERS[name][2] == "before" else 3)
-    assert workspace.meets(step, how)[0] is True
+    point, ask = problem(3, convex=True), Ask(0.7, 0.7)
+    workspace, step = solve(name, point, ask, order=2 if SOLVERS[name][2] == "before" else 3)
+    assert workspace.meets(step, ask)[0] is True
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_higher_conditions_of_the_formed_model_are_claimed_only_where_they_hold(seed):
     theta = 0.5
-    point, how = problem(seed, d=2), Regularization(0.5, 0.5)
+    point, ask = problem(seed, d=2), Ask(0.5, 0.5)
     workspace = Dense(theta=theta).prepare(taylor_of(point, 3, True))
-    step = workspace.solve(how)
-    model, r = model_of(point, step, how), np.linalg.norm(step.s)
-    _, second, third = workspace.meets(step, how)
+    step = workspace.solve(ask)
+    model, r = model_of(point, step, ask), np.linalg.norm(step.s)
+    _, second, third = workspace.meets(step, ask)
     values, basis = np.linalg.eigh(model.hessian(step.s))
     assert second == (-values[0] <= theta * r**2)
     angles = np.linspace(0, np.pi, 20001)
@@ -192,39 +189,39 @@ def test_the_higher_conditions_of_the_formed_model_are_claimed_only_where_they_h
 @every_solver
 def test_no_third_derivative_is_bought_at_price_zero(name):
     point = problem(0)
-    _, step = solve(name, point, Regularization(0.7, 0.9, bends=False))
-    assert step.third is None
+    _, step = solve(name, point, Ask(0.7, 0.9, buy_third=False))
+    assert step.cubic is None
     assert step.sigma == 0.7
     assert point.asked["third"] == 0
 
 
 @pytest.mark.parametrize("name", [n for n, (_, _, where) in SOLVERS.items() if where == "before"])
 def test_a_third_derivative_is_bought_only_where_it_may_be(name):
-    for bends in (False, True):
+    for buy_third in (False, True):
         point = problem(0)
-        _, step = solve(name, point, Regularization(0.7, 0.7, bends=bends))
-        assert (step.third is not None) == bends == (point.asked["third"] > 0)
+        _, step = solve(name, point, Ask(0.7, 0.7, buy_third=buy_third))
+        assert (step.cubic is not None) == buy_third == (point.asked["third"] > 0)
 
 
 @pytest.mark.parametrize("name", ["dense, formed", "dense, spectral", "dense, three products"])
 def test_the_hessian_is_taken_once_however_often_sigma_changes(name):
     point = problem(1)
-    workspace, _ = solve(name, point, Regularization(1.0, 1.0))
+    workspace, _ = solve(name, point, Ask(1.0, 1.0))
     for sigma in (2.0, 20.0, 1e-3):
-        workspace.solve(Regularization(sigma, sigma))
+        workspace.solve(Ask(sigma, sigma))
     assert point.asked["hessian"] == 1
     assert point.asked["product"] == 0
 
 
 def test_krylov_keeps_its_basis_across_sigmas():
     point = problem(1)
-    workspace, first = solve("krylov", point, Regularization(1.0, 1.0), order=2)
+    workspace, first = solve("krylov", point, Ask(1.0, 1.0), order=2)
     spent = point.asked["product"]
     assert 0 < spent == first.inner <= D
-    assert workspace.solve(Regularization(1.0, 1.0)).inner == 0
+    assert workspace.solve(Ask(1.0, 1.0)).inner == 0
     assert point.asked["product"] == spent
     for sigma in (2.0, 20.0, 1e-3, 1e5):
-        workspace.solve(Regularization(sigma, sigma))
+        workspace.solve(Ask(sigma, sigma))
     assert point.asked["product"] <= D
     V = np.stack(workspace.V, axis=1)
     np.testing.assert_allclose(V.T @ V, np.eye(V.shape[1]), atol=1e-13)
@@ -250,7 +247,7 @@ def assert_lanczos(workspace, point):
 def test_the_krylov_basis_is_lanczos_own_and_no_larger_than_asked(seed, vectors):
     point = problem(seed, d=25)
     workspace = Krylov(relative=1e-14, vectors=vectors).prepare(taylor_of(point, 2))
-    step = workspace.solve(Regularization(0.7, 0.7))
+    step = workspace.solve(Ask(0.7, 0.7))
     assert len(workspace.V) == step.inner == point.asked["product"] <= min(vectors, 25)
     assert_lanczos(workspace, point)
 
@@ -259,50 +256,50 @@ def test_a_krylov_space_that_is_complete_is_not_enlarged():
     """With g in an invariant space of B of dimension 2 two products are all that can be learned."""
     point = Cubic(np.array([1.0, -2.0, 0, 0, 0]), np.diag([1.0, 3.0, 5.0, 7.0, 9.0]), np.zeros((5, 5, 5)))
     workspace = Krylov(relative=1e-15).prepare(taylor_of(point, 2))
-    step = workspace.solve(Regularization(0.7, 0.7))
+    step = workspace.solve(Ask(0.7, 0.7))
     assert point.asked["product"] == step.inner == 2
     assert workspace.rest is None
-    dense = Dense().prepare(taylor_of(point, 2)).solve(Regularization(0.7, 0.7))
+    dense = Dense().prepare(taylor_of(point, 2)).solve(Ask(0.7, 0.7))
     np.testing.assert_allclose(step.s, dense.s, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("limit", [0, 10**9])
 def test_a_large_krylov_basis_without_reorthogonalization_gives_the_same_step(limit, monkeypatch):
     monkeypatch.setattr(krylov, "REORTHOGONAL", limit)
-    point, how = problem(4, convex=True, d=40), Regularization(0.7, 0.7)
-    step = Krylov(relative=1e-8).prepare(taylor_of(point, 2)).solve(how)
-    dense = Dense().prepare(taylor_of(point, 2)).solve(how)
+    point, ask = problem(4, convex=True, d=40), Ask(0.7, 0.7)
+    step = Krylov(relative=1e-8).prepare(taylor_of(point, 2)).solve(ask)
+    dense = Dense().prepare(taylor_of(point, 2)).solve(ask)
     np.testing.assert_allclose(step.s, dense.s, rtol=1e-5, atol=1e-7)
-    assert np.linalg.norm(model_of(point, step, how).gradient(step.s)) <= 1e-7 * np.linalg.norm(point.g)
+    assert np.linalg.norm(model_of(point, step, ask).gradient(step.s)) <= 1e-7 * np.linalg.norm(point.g)
 
 
 @seeds
 def test_a_retry_gives_the_step_that_a_fresh_start_gives(seed):
-    how = Regularization(30.0, 30.0)
+    ask = Ask(30.0, 30.0)
     for name in ("dense, formed", "dense, spectral"):
-        workspace, _ = solve(name, problem(seed), Regularization(1.0, 1.0))
-        np.testing.assert_allclose(workspace.solve(how).s, solve(name, problem(seed), how)[1].s, rtol=1e-9, atol=1e-13)
+        workspace, _ = solve(name, problem(seed), Ask(1.0, 1.0))
+        np.testing.assert_allclose(workspace.solve(ask).s, solve(name, problem(seed), ask)[1].s, rtol=1e-9, atol=1e-13)
 
 
 @seeds
 @pytest.mark.parametrize("radius", [np.inf, 0.3])
 def test_a_tight_krylov_step_is_the_dense_one(seed, radius):
-    point, how = problem(seed, d=25), Regularization(0.7, 0.9, 4, radius)
+    point, ask = problem(seed, d=25), Ask(0.7, 0.9, 4, radius)
     if np.isfinite(radius):  # with a radius and negative curvature the step is a cautious one
         point.B = point.B + 1.1 * np.linalg.norm(point.B, 2) * np.eye(25)
-    tight = Krylov(relative=1e-12).prepare(taylor_of(point, 2)).solve(how)
-    dense = Dense().prepare(taylor_of(point, 2)).solve(how)
+    tight = Krylov(relative=1e-12).prepare(taylor_of(point, 2)).solve(ask)
+    dense = Dense().prepare(taylor_of(point, 2)).solve(ask)
     np.testing.assert_allclose(tight.s, dense.s, rtol=1e-6, atol=1e-8)
 
 
 @seeds
 def test_a_corrected_krylov_step_over_the_whole_space_is_the_dense_one(seed):
-    point, how = problem(seed, d=25), Regularization(0.7, 0.9)
+    point, ask = problem(seed, d=25), Ask(0.7, 0.9)
     workspace = Krylov(relative=1e-12).prepare(taylor_of(point))
-    tight = workspace.solve(how)
+    tight = workspace.solve(ask)
     assert len(workspace.V) == 25
-    dense = Dense().prepare(taylor_of(point)).solve(how)
-    assert (tight.third is None) == (dense.third is None)
+    dense = Dense().prepare(taylor_of(point)).solve(ask)
+    assert (tight.cubic is None) == (dense.cubic is None)
     np.testing.assert_allclose(tight.s, dense.s, rtol=1e-6, atol=1e-8)
 
 
@@ -311,15 +308,15 @@ def test_a_corrected_krylov_step_over_the_whole_space_is_the_dense_one(seed):
 @pytest.mark.parametrize("radius", [np.inf, 0.3])
 @pytest.mark.parametrize("relative", [0.3, 1e-3, 1e-12])
 def test_a_krylov_step_is_the_dense_one_of_the_problem_projected_on_its_space(seed, order, radius, relative):
-    point, how = problem(seed, d=25), Regularization(0.7, 0.9, 4, radius)
+    point, ask = problem(seed, d=25), Ask(0.7, 0.9, 4, radius)
     if np.isfinite(radius):  # with a radius and negative curvature the step is a cautious one
         point.B = point.B + 1.1 * np.linalg.norm(point.B, 2) * np.eye(25)
     workspace = Krylov(relative=relative).prepare(taylor_of(point, order))
-    step = workspace.solve(how)
+    step = workspace.solve(ask)
     V = np.stack(workspace.V, axis=1)
     small = Cubic(V.T @ point.g, V.T @ point.B @ V, np.einsum("abc,ai,bj,ck->ijk", point.T, V, V, V))
-    dense = Dense().prepare(taylor_of(small, order)).solve(how)
-    assert (step.third is None) == (dense.third is None)
+    dense = Dense().prepare(taylor_of(small, order)).solve(ask)
+    assert (step.cubic is None) == (dense.cubic is None)
     assert step.sigma == dense.sigma
     np.testing.assert_allclose(step.s, V @ dense.s, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(step.forecast.decrease, dense.forecast.decrease, rtol=1e-6, atol=1e-8)
@@ -329,30 +326,30 @@ def test_a_krylov_step_is_the_dense_one_of_the_problem_projected_on_its_space(se
 @pytest.mark.parametrize("relative", [0.3, 1e-6])
 def test_the_corrected_krylov_step_has_no_gradient_left_in_its_space(seed, relative):
     """V'(g + 1/2 T[s_2]^2 + Bs + sigma |s|^2 s) = 0 where the correction is short enough not to be limited."""
-    point, how = problem(seed, d=25, bend=0.02), Regularization(0.7, 0.9)
+    point, ask = problem(seed, d=25, bend=0.02), Ask(0.7, 0.9)
     workspace = Krylov(relative=relative).prepare(taylor_of(point))
-    before = workspace.solve(Regularization(0.7, 0.9, bends=False)).s
-    step = workspace.solve(how)
-    assert step.third is not None
+    before = workspace.solve(Ask(0.7, 0.9, buy_third=False)).s
+    step = workspace.solve(ask)
+    assert step.cubic is not None
     assert 0 < np.linalg.norm(step.s - before) < 0.45 * np.linalg.norm(before)
     bend = point.T @ before @ before
     gradient = point.g + 0.5 * bend + point.B @ step.s + 0.9 * (step.s @ step.s) * step.s
     np.testing.assert_allclose(np.stack(workspace.V) @ gradient, 0.0, atol=1e-10 * np.linalg.norm(point.g))
-    assert workspace.solve(how).inner == 0  # the correction took no vector of its own
+    assert workspace.solve(ask).inner == 0  # the correction took no vector of its own
 
 
 @pytest.mark.parametrize("name", [n for n, (_, _, where) in SOLVERS.items() if where == "before"])
 def test_where_the_corrected_step_promises_no_decrease_the_plain_one_is_taken(name):
     refused = 0
     for seed in range(60):
-        point, how = problem(seed, bend=10.0), Regularization(0.7, 0.9)
-        workspace, step = solve(name, point, how)
+        point, ask = problem(seed, bend=10.0), Ask(0.7, 0.9)
+        workspace, step = solve(name, point, ask)
         assert step.forecast.decrease > 0
-        if step.third is None:
+        if step.cubic is None:
             refused += 1
             assert point.asked["third"] > 0  # it was bought all the same
             assert step.sigma == 0.7
-            np.testing.assert_array_equal(step.s, workspace.solve(Regularization(0.7, 0.9, bends=False)).s)
+            np.testing.assert_array_equal(step.s, workspace.solve(Ask(0.7, 0.9, buy_third=False)).s)
     assert refused < 60
     assert refused > 0 or name == "dense, three products", "the example must refuse some corrections"
 
@@ -361,19 +358,19 @@ def test_where_the_corrected_step_promises_no_decrease_the_plain_one_is_taken(na
 @pytest.mark.parametrize("relative", [0.3, 1e-3])
 @pytest.mark.parametrize("size", [1.0, 1e-3])
 def test_the_krylov_residual_is_below_what_was_asked(seed, relative, size):
-    point, how = problem(seed, d=25), Regularization(0.7, 0.7)
+    point, ask = problem(seed, d=25), Ask(0.7, 0.7)
     point.g = size * point.g
-    step = Krylov(relative=relative).prepare(taylor_of(point, 2)).solve(how)
+    step = Krylov(relative=relative).prepare(taylor_of(point, 2)).solve(ask)
     norm = np.linalg.norm(point.g)
-    residual = np.linalg.norm(model_of(point, step, how).gradient(step.s))
+    residual = np.linalg.norm(model_of(point, step, ask).gradient(step.s))
     assert residual <= min(relative * norm, 100 * np.linalg.norm(step.s) ** 3) * (1 + 1e-9)
 
 
 @seeds
 def test_the_second_order_dense_step_is_a_global_minimizer(seed):
-    point, how = problem(seed), Regularization(0.7, 0.7)
-    step = Dense().prepare(taylor_of(point, 2)).solve(how)
-    model, rng = model_of(point, step, how), np.random.default_rng(seed)
+    point, ask = problem(seed), Ask(0.7, 0.7)
+    step = Dense().prepare(taylor_of(point, 2)).solve(ask)
+    model, rng = model_of(point, step, ask), np.random.default_rng(seed)
     np.testing.assert_allclose(model.gradient(step.s), 0.0, atol=1e-9)
     least = model.value(step.s)
     assert all(least <= model.value(s) for s in 3 * rng.standard_normal((500, D)))
@@ -381,9 +378,9 @@ def test_the_second_order_dense_step_is_a_global_minimizer(seed):
 
 @seeds
 def test_the_formed_model_is_minimized_to_the_accuracy_asked(seed):
-    point, how = problem(seed), Regularization(0.7, 0.7)
-    step = Dense(relative=1e-9).prepare(taylor_of(point, 3, True)).solve(how)
-    model = model_of(point, step, how)
+    point, ask = problem(seed), Ask(0.7, 0.7)
+    step = Dense(relative=1e-9).prepare(taylor_of(point, 3, True)).solve(ask)
+    model = model_of(point, step, ask)
     assert np.linalg.norm(model.gradient(step.s)) <= 1e-9 * np.linalg.norm(point.g)
     assert np.linalg.eigvalsh(model.hessian(step.s))[0] >= -1e-9  # a minimizer, not a saddle
 
@@ -391,9 +388,9 @@ def test_the_formed_model_is_minimized_to_the_accuracy_asked(seed):
 def test_the_correction_by_T_lowers_the_third_order_model_on_average():
     gains = []
     for seed in range(200):
-        point, how = problem(seed, convex=True, bend=0.5), Regularization(1.0, 1.0)
-        before = Dense().prepare(taylor_of(point, 2)).solve(how)
-        after = Dense().prepare(taylor_of(point)).solve(how)
+        point, ask = problem(seed, convex=True, bend=0.5), Ask(1.0, 1.0)
+        before = Dense().prepare(taylor_of(point, 2)).solve(ask)
+        after = Dense().prepare(taylor_of(point)).solve(ask)
         model = DenseModel(point.g, point.B, point.T, Regularizer(1.0))
         gains.append((model.value(before.s) - model.value(after.s)) / -model.value(before.s))
     gains = np.array(gains)
@@ -408,7 +405,7 @@ def test_one_correction_has_a_smaller_error_by_one_order_in_the_gradient():
     for size in sizes:
         for order in left:
             small = Cubic(size * point.g, point.B, point.T)
-            step = Dense().prepare(taylor_of(small, order)).solve(Regularization(1e-9, 1e-9))
+            step = Dense().prepare(taylor_of(small, order)).solve(Ask(1e-9, 1e-9))
             model = DenseModel(small.g, small.B, small.T, Regularizer(0.0))
             left[order].append(np.linalg.norm(model.gradient(step.s)))
     slopes = {order: np.log10(errors[0] / errors[1]) for order, errors in left.items()}
@@ -421,7 +418,7 @@ def test_one_correction_has_a_smaller_error_by_one_order_in_the_gradient():
 def test_without_gradient_at_a_minimum_there_is_no_step(name, order):
     point = problem(0, convex=True)
     point.g = np.zeros(D)
-    _, step = solve(name, point, Regularization(1.0, 1.0), order)
+    _, step = solve(name, point, Ask(1.0, 1.0), order)
     np.testing.assert_array_equal(step.s, 0.0)
     assert step.forecast.decrease == 0.0
 
@@ -429,17 +426,17 @@ def test_without_gradient_at_a_minimum_there_is_no_step(name, order):
 @every_solver
 def test_one_variable_is_enough(name):
     point = Cubic(np.array([2.0]), np.array([[-1.0]]), np.array([[[0.5]]]))
-    how = Regularization(0.8, 0.8)
-    _, step = solve(name, point, how)
+    ask = Ask(0.8, 0.8)
+    _, step = solve(name, point, ask)
     assert step.s[0] < 0
-    assert model_of(point, step, how).value(step.s) < 0
+    assert model_of(point, step, ask).value(step.s) < 0
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_promises_are_the_decreases_that_gradients_promise_and_their_errors_pretend(seed):
-    point, how = problem(seed, convex=True), Regularization(0.7, 0.7)
+    point, ask = problem(seed, convex=True), Ask(0.7, 0.7)
     errors = np.random.default_rng(seed).standard_normal((4, D))
-    workspace, step = solve("dense, spectral", point, how, order=2)
+    workspace, step = solve("dense, spectral", point, ask, order=2)
     shifted = point.B + 0.7 * (step.s @ step.s) * np.eye(D)
     expected = [0.5 * e @ np.linalg.solve(shifted, e) for e in errors]
     np.testing.assert_allclose(workspace.decreases(errors), expected, rtol=1e-8)
@@ -447,7 +444,7 @@ def test_promises_are_the_decreases_that_gradients_promise_and_their_errors_pret
 
 @every_solver
 def test_promises_are_positive_numbers_or_not_known(name):
-    workspace, _ = solve(name, problem(2), Regularization(0.7, 0.7))
+    workspace, _ = solve(name, problem(2), Ask(0.7, 0.7))
     promised = workspace.decreases(np.ones((2, D)))
     assert promised is None or (promised.shape == (2,) and np.all(promised > 0))
 

@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import tercet
-from tercet.objectives import linear
-from tercet.objectives.counting import Counted, Meter
-from tercet.objectives.tables import SparseTable
+from tercet.objectives.linear.model import DENSE_LIMIT
+from tercet.objectives.metered import Meter, Metered
+from tercet.objectives.sparse import SparseTable
 from tercet.subsolvers import Dense, Krylov, Subspace
 from tercet.subsolvers.base import Taylor
 from tercet.subsolvers.subspace import KEPT, ImageSpace, SubspaceWorkspace
@@ -116,7 +116,7 @@ def test_a_far_start_is_certified_by_margins_of_its_own():
 
 def test_a_gradient_whose_square_is_no_number_ends_the_run_quietly():
     scale = 1e-160
-    n, d = 40, linear.DENSE_LIMIT + 1
+    n, d = 40, DENSE_LIMIT + 1
     X = sp.csr_array(sp.random_array((n, d), density=0.01, rng=np.random.default_rng(0)))
     problem = tercet.LinearModel(X * np.sqrt(scale), np.ones(n) * np.sqrt(scale), "squares", l2=0.0)
     result = tercet.minimize(problem, order=1, max_iterations=50)
@@ -172,7 +172,7 @@ def test_growing_samples_of_a_wide_model():
 def test_the_step_is_asked_for_once_for_each_regularization(monkeypatch):
     calls = []
     descend = SubspaceWorkspace.descend
-    monkeypatch.setattr(SubspaceWorkspace, "descend", lambda self, how: calls.append(how) or descend(self, how))
+    monkeypatch.setattr(SubspaceWorkspace, "descend", lambda self, ask: calls.append(ask) or descend(self, ask))
     result = tercet.minimize(sparse_model(), tol=1e-6, order=2)
     assert result.success
     assert len(calls) <= result.nit + 2
@@ -240,8 +240,9 @@ def test_a_long_krylov_space_keeps_few_images():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 60)) * 10.0 ** rng.uniform(-2, 2, 60)
     problem = tercet.LinearModel(X, rng.standard_normal(300), "squares", l2=1e-6)
-    point = Counted(problem, Meter(300)).over(None).at(np.ones(60))
-    space = ImageSpace(Krylov(), Taylor(point.gradient(), point, None, False, False))
+    point = Metered.of(problem, Meter(300)).over(None).at(np.ones(60))
+    taylor = Taylor(point.gradient(), point, None, False)
+    space = ImageSpace(Krylov(), taylor, source=point.engine.images(point))
     while len(space.V) < 20 and space.extend():
         assert len(space.images) <= KEPT
         np.testing.assert_allclose(space.images[-1], X @ space.V[-1], atol=1e-12)

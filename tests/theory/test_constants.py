@@ -7,7 +7,6 @@ import scipy.sparse as sp
 import tercet
 from tercet import theory
 from tercet.objectives import losses
-from tercet.objectives.variances import variance
 
 sympy = pytest.importorskip("sympy")
 u = sympy.Symbol("u", real=True)
@@ -160,25 +159,6 @@ def test_a_spread_of_hessians_is_narrower_than_twice_their_norm():
     assert found.L_g == pytest.approx(0.25 * top)
     assert np.isfinite(found.L_f)
     assert found.reason == ""
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_variances_are_those_of_the_terms(sparse):
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((40, 3))
-    model = tercet.LinearModel(sp.csr_array(A) if sparse else A, (A[:, 0] > 0).astype(float), l2=0.3)
-    x, rows = rng.standard_normal(3), np.arange(5, 25)
-    point = model.over(rows).at(x)
-    singles = [model.over(np.array([i])).at(x) for i in rows]
-    g = np.array([p.gradient() for p in singles])
-    B = np.array([p.hessian() for p in singles])
-    T = np.array([p.third_tensor(np.eye(3)) for p in singles])
-    assert variance(point, 1) == pytest.approx(np.mean(np.sum((g - g.mean(0)) ** 2, axis=1)))
-    centred = B - B.mean(0)
-    assert variance(point, 2) == pytest.approx(np.linalg.norm(np.mean(centred @ centred, axis=0), 2))
-    along = np.einsum("iabc,ga,gb,gc->ig", T, GRID, GRID, GRID)
-    assert np.max(np.var(along, axis=0)) <= variance(point, 3)
-    assert np.isnan(variance(object(), 1))
 
 
 def test_estimates_for_any_finite_sum_are_labelled_and_of_the_right_size():

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.problems import draws
 from benchmarks.problems.draws import NAMES, N, tail_of
 from tercet import theory
-from tercet.criticality import largest_cubic
+from tercet.critical.measures import largest_cubic
 
 REPEATS = 4000
 

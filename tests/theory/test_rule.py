@@ -6,7 +6,7 @@ import pytest
 import tercet
 from benchmarks.problems import draws
 from tercet import theory
-from tercet.methods.line import Line
+from tercet.methods.guarantee import Promised
 from tercet.records import Certificate, Sampling, Sizes
 from tercet.sampling.rules import Outlook
 
@@ -24,13 +24,13 @@ def stm(bound="hoeffding", **changes):
     return tercet.STM(tercet.Theory(**{**how, **changes}), worth=np.inf)
 
 
-def condition_errors(line, here):
+def condition_errors(at):
     """|g - grad f|, |B - hess f|, |T - third f| of an expansion, as the sub-solver sees it."""
-    full = PROBLEM.over(None).at(line.x)
-    third = here.workspace.taylor.third.third_tensor(np.eye(D)) - full.third_tensor(np.eye(D))
+    full, taylor = PROBLEM.over(None).at(at.point.x), at.workspace.taylor
+    third = taylor.T.third_tensor(np.eye(D)) - full.third_tensor(np.eye(D))
     return (
-        np.linalg.norm(here.first.gradient() - full.gradient()),
-        np.linalg.norm(here.second.hessian() - full.hessian(), 2),
+        np.linalg.norm(taylor.g - full.gradient()),
+        np.linalg.norm(taylor.B.hessian() - full.hessian(), 2),
         draws.symmetric_cubic_norms(third[None])[0],
     )
 
@@ -38,25 +38,25 @@ def condition_errors(line, here):
 @pytest.mark.parametrize("bound", ["hoeffding", "bernstein"])
 def test_condition_one_holds_on_runs_wherever_it_is_guaranteed(monkeypatch, bound):
     seen = []
-    row = Line.row
+    record = Promised.record
 
-    def spy(line, *arguments):
-        made = row(line, *arguments)
-        seen.append((made, condition_errors(line, line.here)))
+    def spy(promised, run, sizes, at, step):
+        made = record(promised, run, sizes, at, step)
+        seen.append((made, sizes, condition_errors(at)))
         return made
 
-    monkeypatch.setattr(Line, "row", spy)
+    monkeypatch.setattr(Promised, "record", spy)
     method = stm(bound)
     for seed in range(15):
         tercet.minimize(
             PROBLEM, 2 * np.random.default_rng(seed).standard_normal(D), method=method, seed=seed, tol=EPS, order=1
         )
     assert len(seen) > 50
-    sampled = [made for made, _ in seen if made.sizes.gradient < N]
+    sampled = [sizes for _, sizes, _ in seen if sizes.gradient < N]
     assert len(sampled) > 30  # it is not by taking everything that the condition holds
     guaranteed = violated = 0
-    for made, errors in seen:
-        for sure, error, tolerance in zip(made.guaranteed, errors, method.sizes.tolerances, strict=True):
+    for made, _, errors in seen:
+        for sure, error, tolerance in zip(made.holds, errors, method.sizes.tolerances, strict=True):
             guaranteed += bool(sure)
             violated += bool(sure) and error > tolerance
     assert guaranteed > 2 * len(seen)
@@ -95,6 +95,17 @@ def test_a_third_derivative_that_was_not_bought_is_not_guaranteed():
     assert run.certificate.sampling.third == 0
     assert not run.certificate.sampling.complete
     assert run.certificate.sampling.gradient == run.nit
+
+
+def test_variances_are_counted_and_a_method_without_third_derivatives_does_not_ask_for_theirs():
+    rule = stm("bernstein").sizes
+    how = {"tol": EPS, "order": 1}
+    third = tercet.minimize(PROBLEM, np.full(D, 2.0), method=tercet.STM(rule, worth=0.0), **how)
+    assert not np.any(third.trace["third_bought"])
+    assert third.counts.third == np.sum(third.trace["size_third"]) > 0
+    second = tercet.minimize(PROBLEM, np.full(D, 2.0), method=tercet.SCR(rule), **how)
+    assert second.nit > 0
+    assert second.counts.third == 0
 
 
 def test_a_file_of_an_earlier_version_still_loads(tmp_path):
@@ -156,7 +167,7 @@ def test_terms_that_do_not_differ_need_one_and_unknown_ranges_need_all():
 def test_noise_sends_every_sample_to_all_terms_and_a_small_variance_shrinks_them():
     rule = stm("bernstein").sizes
     assert rule.first(N, D) == Sizes(N, 400, 400, 400)
-    how = {"n": N, "d": D, "iteration": 1, "sizes": Sizes(N, 400, 400, 400), "step": 0.1, "blur": 0.0}
+    how = {"n": N, "d": D, "iteration": 1, "sizes": Sizes(N, 400, 400, 400), "step": 0.1, "noise_share": 0.0}
     small = rule.next(Outlook(**how, noisy=False, variances=(1e-9, 1e-9, 1e-9)))
     large = rule.next(Outlook(**how, noisy=False, variances=(1e-2, 1e-2, 1e-2)))
     assert small.gradient < large.gradient

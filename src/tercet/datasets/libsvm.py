@@ -9,36 +9,40 @@ the numbers that one correctly rounded division or product gives exactly; the fe
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import os
 import re
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import cache
-from typing import IO, Any, Literal, Protocol, TypeAlias, overload
+from typing import IO, Any, Literal, TypeAlias, overload
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-BLOCK = 1 << 22  # bytes of text that are scanned at once
+from tercet.checks import open_data
+from tercet.datasets.scan import (
+    AT_LABEL,
+    ENTRIES,
+    LAST,
+    LEFT,
+    LINES,
+    PLACE,
+    POSITION,
+    ROWS,
+    WIDEST,
+    WIDEST_LINE,
+    compiled_scan,
+)
+from tercet.datasets.unpack import Where, chunks_of, unpacked
+
 LONGEST_WORD = 1 << 20  # bytes; words up to here are always read, longer ones may be refused to bound the memory
 LARGEST_INDEX = 2**31 - 2
+WIDE = 2**22  # so many features are always taken; more where the text has as many bytes
 NARROW = 2**31 - 1  # entries up to which X has int32 indices
-XZ_MEMORY = 1 << 29  # bytes that the dictionary of an xz archive may take
 SLOW = 1 << 14  # numbers left to Python's float in one call of the scan, at most
 
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes] | IO[str]
 
-# 10^22 is the last power of ten that float64 holds exactly; a vectorized power may be off in the last bit
-EXACT_POWERS = np.array([float(10**k) for k in range(23)])
-AT_LABEL, AT_ITEM, IN_COMMENT = 0, 1, 2
-# The state of the scan between two calls: the next byte, lines ended, rows, entries, where in a line, the last index of
-# the row (-1 where qid may still come), numbers left to Python.
-POSITION, LINES, ROWS, ENTRIES, PLACE, LAST, LEFT = range(7)
 EXPECTED_ITEM = "expected index:value with index 1, 2, ... and a finite decimal value"
 
 
@@ -58,7 +62,8 @@ def load_libsvm(path_or_file: Source, n_features: int | None = None, *, binary_l
     """X (CSR, float64) and y (float64) of a LIBSVM file; every number is what Python's float makes of its text.
 
     The file may be plain or packed with gzip, bzip2 or xz, which is seen from its first bytes, and may be a path or
-    an open file. `n_features` fixes the number of columns; without it X has as many as the largest index.
+    an open file. `n_features` fixes the number of columns; without it X has as many as the largest index, which is then
+    at most 2^22 or the number of bytes of the text: one index of 10^9 would make vectors that dwarf the file.
     Entries that are written as 0 are stored. With `binary_labels` y is 0 for the smaller and 1 for the larger of two
     label values, and the third value is the map {label in the file: 0 or 1}.
 
@@ -66,10 +71,10 @@ def load_libsvm(path_or_file: Source, n_features: int | None = None, *, binary_l
     Memory: the result, an eighth of it for growth, and a constant.
     """
     largest, remedy = _largest_index(n_features)
-    where = _Where(_name(path_or_file))
+    where = Where(_name(path_or_file))
     with _opened(path_or_file) as file:
         table = _Table(largest, remedy)
-        for text in _words(_unpacked(_chunks(file, where), where), where):
+        for text in _words(unpacked(chunks_of(file, where), where), where):
             table.add(text, where)
     X, y = table.result(n_features, where)
     return (X, *_binary(y, where.name)) if binary_labels else (X, y)
@@ -78,39 +83,15 @@ def load_libsvm(path_or_file: Source, n_features: int | None = None, *, binary_l
 # --- arguments and errors
 
 
-@dataclass
-class _Where:
-    """The file and the line that is read now."""
-
-    name: str
-    line: int = 1
-
-    def error(self, text: str) -> ValueError:
-        """The refusal of this line."""
-        return ValueError(f"{self.name}:{self.line}: {text}.")
-
-
 def _largest_index(n_features: int | None) -> tuple[int, str]:
     """The largest index to accept, and the words that explain it."""
     if n_features is None:
-        most = _memory() // 8
-        if most < LARGEST_INDEX:
-            remedy = "as a vector of more features does not fit into the memory here; pass n_features to allow it"
-            return most, f"at most {most}, {remedy}"
         return LARGEST_INDEX, f"at most {LARGEST_INDEX} (2^31 - 2)"
     if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
         raise TypeError(f"load_libsvm(n_features={n_features!r}): n_features must be an integer or None.")
     if not 1 <= n_features <= LARGEST_INDEX:
         raise ValueError(f"load_libsvm(n_features={n_features}): n_features must be from 1 to {LARGEST_INDEX}.")
     return int(n_features), f"at most n_features={n_features}"
-
-
-def _memory() -> int:
-    """Bytes of memory in this machine, or more than any index needs where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 8 * LARGEST_INDEX
 
 
 def _name(source: Source) -> str:
@@ -125,116 +106,17 @@ def _name(source: Source) -> str:
 
 def _opened(source: Source) -> Any:
     """The source as a file in a `with`; a file that the caller opened stays open."""
-    return open(source, "rb", buffering=0) if isinstance(source, str | os.PathLike) else nullcontext(source)
+    return open_data("load_libsvm", source) if isinstance(source, str | os.PathLike) else nullcontext(source)
 
 
 # --- from the file to blocks of whole words
 
 
-def _chunks(file: Any, where: _Where) -> Iterator[bytes]:
-    """The bytes of a file as it gives them; text is taken as UTF-8."""
-    while chunk := _read(file, where):
-        yield chunk.encode("utf-8", "backslashreplace") if isinstance(chunk, str) else chunk
-
-
-def _read(file: Any, where: _Where) -> bytes | str:
-    """The next part of an open file, empty at its end."""
-    try:
-        chunk = file.read(BLOCK)
-    except UnicodeDecodeError as error:
-        raise where.error(f"found bytes that are no text ({error}), expected text or a binary file object") from error
-    if not isinstance(chunk, bytes | str):
-        raise TypeError(f"load_libsvm({where.name}): read() gave {type(chunk).__name__}, expected bytes or str.")
-    return chunk
-
-
-class _Unpacker(Protocol):
-    """What bz2 and lzma offer for one stream of an archive, and _Gzip for gzip."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
-class _Gzip:
-    """One gzip stream, checksum included, in the manner of bz2 and lzma."""
-
-    def __init__(self) -> None:
-        self._stream = zlib.decompressobj(wbits=31)
-
-    @property
-    def eof(self) -> bool:
-        return self._stream.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return not self._stream.unconsumed_tail
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._stream.unused_data
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
-
-
-ARCHIVES: list[tuple[bytes, str, Callable[[], _Unpacker]]] = [
-    (b"\x1f\x8b", "gzip", _Gzip),
-    (b"BZh", "bzip2", bz2.BZ2Decompressor),
-    (b"\xfd7zXZ\x00", "xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)),
-]
-
-
-def _unpacked(chunks: Iterator[bytes], where: _Where) -> Iterator[bytes]:
-    """The plain text of the chunks, unpacked where they begin as an archive does."""
-    first = b""
-    for chunk in chunks:
-        first += chunk
-        if len(first) >= 6:
-            break
-    for magic, kind, make in ARCHIVES:
-        if first.startswith(magic):
-            yield from _streams(first, chunks, kind, make, where)
-            return
-    yield first
-    yield from chunks
-
-
-def _streams(
-    data: bytes, chunks: Iterator[bytes], kind: str, make: Callable[[], _Unpacker], where: _Where
-) -> Iterator[bytes]:
-    """The text of all streams of an archive, one after the other, in pieces of at most a block."""
-    stream = make()
-    while True:
-        try:
-            text = stream.decompress(data, BLOCK)
-        except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise where.error(f"found damaged {kind} data ({error}), expected an intact {kind} archive") from error
-        if text:
-            yield text
-        data = b""
-        if stream.eof:
-            # archives may be padded with zero bytes between their streams and at their end
-            data = stream.unused_data.lstrip(b"\0")
-            while not data:
-                if (chunk := next(chunks, None)) is None:
-                    return
-                data = chunk.lstrip(b"\0")
-            stream = make()
-        elif stream.needs_input and not text:
-            if (chunk := next(chunks, None)) is None:
-                raise where.error(f"found the end of a truncated {kind} archive, expected more data")
-            data = chunk
-
-
-def _words(chunks: Iterator[bytes], where: _Where) -> Iterator[bytes]:
+def _words(chunks: Iterator[bytes], where: Where) -> Iterator[bytes]:
     """The text in pieces that end with white space; the last one ends with a line."""
-    rest = b""
+    rest, ended = b"", True
     for chunk in chunks:
+        ended = chunk.endswith(b"\n") if chunk else ended
         cut = 1 + max(chunk.rfind(b"\n"), chunk.rfind(b" "), chunk.rfind(b"\t"))
         if cut:
             yield rest + chunk[:cut]
@@ -243,7 +125,7 @@ def _words(chunks: Iterator[bytes], where: _Where) -> Iterator[bytes]:
             rest += chunk
         if len(rest) > LONGEST_WORD:
             raise where.error(f"found {_quoted(rest)} of more than {LONGEST_WORD} bytes, expected shorter words")
-    if rest:
+    if not ended:  # also a last line of blanks counts
         yield rest + b"\n"
 
 
@@ -258,12 +140,14 @@ class _Table:
         self.labels, self.values = np.empty(0), np.empty(0)
         self.counts, self.columns = np.zeros(1, np.int32), np.empty(0, np.int32)  # counts[i]: entries of row i - 1
         self.left = np.empty((SLOW, 3), np.int64)
-        self.state = np.zeros(7, np.int64)
+        self.state = np.zeros(9, np.int64)
+        self.bytes = 0
 
-    def add(self, text: bytes, where: _Where) -> None:
+    def add(self, text: bytes, where: Where) -> None:
         """Append the rows of a text that ends with white space."""
         self._grow(len(text))
-        state, scan, begin = self.state, _compiled(), where.line
+        self.bytes += len(text)
+        state, scan, begin = self.state, compiled_scan(), where.line
         state[POSITION] = 0
         array, arrays = np.frombuffer(text, np.uint8), (self.labels, self.counts, self.columns, self.values, self.left)
         while state[POSITION] < len(text):
@@ -274,7 +158,7 @@ class _Table:
             if not good:
                 raise where.error(self._complaint(text[state[POSITION] :]))
 
-    def _finish(self, text: bytes, where: _Where) -> None:
+    def _finish(self, text: bytes, where: Where) -> None:
         """Store the numbers that the scan left to Python; `where` is at the beginning of the text."""
         left = self.left[: self.state[LEFT]]
         numbers = np.array([float(text[start:end]) for start, end, _ in left.tolist()])
@@ -311,13 +195,25 @@ class _Table:
             return _label_complaint(word)
         return _item_complaint(word, last, self.largest, self.remedy)
 
-    def result(self, n_features: int | None, where: _Where) -> tuple[Any, NDArray[np.float64]]:
+    def _check_width(self, where: Where) -> None:
+        """Refuse more columns than the text has bytes: a vector of so many numbers would dwarf the file."""
+        widest, most = int(self.state[WIDEST]), max(WIDE, self.bytes)
+        if widest > most:
+            where.line = int(self.state[WIDEST_LINE])
+            raise where.error(
+                f"found the index {widest}, expected at most {most} in a file of {self.bytes} bytes, as vectors of so "
+                "many features would dwarf it; correct the line, or pass n_features to allow it"
+            )
+
+    def result(self, n_features: int | None, where: Where) -> tuple[Any, NDArray[np.float64]]:
         """X and y; no array is copied unless X has 2^31 entries or more."""
         rows, entries = int(self.state[ROWS]), int(self.state[ENTRIES])
         if rows == 0:
             found = "an empty file" if self.state[LINES] == 0 else "only blank lines and comments"
             where.line = max(1, int(self.state[LINES]))
             raise where.error(f"found {found}, expected at least one line `label index:value ...`")
+        if n_features is None:
+            self._check_width(where)
         for array, filled in ((self.labels, rows), (self.counts, rows + 1), (self.columns, entries)):
             array.resize(filled, refcheck=False)
         self.values.resize(entries, refcheck=False)
@@ -378,164 +274,3 @@ def _binary(y: NDArray[np.float64], name: str) -> tuple[NDArray[np.float64], dic
         some = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
         raise ValueError(f"{name}: found {len(values)} label value(s) ({some}), expected two with binary_labels=True.")
     return larger.astype(np.float64), {low: 0, high: 1}
-
-
-# --- the compiled scan; Numba sees the functions below, so they use its part of Python only
-
-
-@cache
-def _compiled() -> Callable[..., bool]:
-    """The scan as machine code. Numba is imported here and not before, because that takes a while."""
-    import numba
-    from numba.extending import register_jitable
-
-    for helper in (_decimal, _index, _qid_end, _ends_word):
-        register_jitable(helper)
-    return numba.njit(cache=True, nogil=True)(_scan)
-
-
-def _decimal(text: Any, i: int) -> tuple[int, bool, float]:
-    """The end of the decimal number that starts at i (or i, if there is none), whether its value is exact, the value.
-
-    A whole number up to 2^53, times or divided by a power of ten up to 10^22, is rounded once and therefore exact.
-    """
-    begin, negative = i, text[i] == 45
-    if negative or text[i] == 43:
-        i += 1
-    mantissa, significant, digits, power = np.uint64(0), 0, 0, 0
-    fraction = False
-    while True:
-        digit = np.uint8(text[i] - np.uint8(48))
-        if digit < 10:
-            digits += 1
-            power -= fraction
-            if significant > 0 or digit > 0:
-                significant += 1
-            mantissa = mantissa * np.uint64(10) + np.uint64(digit)
-        elif text[i] == 46 and not fraction:
-            fraction = True
-        else:
-            break
-        i += 1
-    if digits == 0:
-        return begin, False, 0.0
-    if text[i] == 101 or text[i] == 69:
-        i += 1
-        minus = text[i] == 45
-        if minus or text[i] == 43:
-            i += 1
-        start, exponent = i, 0
-        while 48 <= text[i] <= 57:
-            exponent = min(10 * exponent + text[i] - 48, 10**9)
-            i += 1
-        if i == start:
-            return begin, False, 0.0
-        power += -exponent if minus else exponent
-    exact, value = significant <= 19 and bool(mantissa <= np.uint64(2**53)) and -22 <= power <= 22, 0.0
-    if exact:
-        value = float(mantissa)
-        value = value / EXACT_POWERS[-power] if power < 0 else value * EXACT_POWERS[power]
-    return i, exact, -value if negative else value
-
-
-def _index(text: Any, i: int, largest: int) -> tuple[int, int]:
-    """The end of the whole number that starts at i, and its value or `largest + 1`, whichever is less."""
-    value = 0
-    while 48 <= text[i] <= 57:
-        value = min(10 * value + text[i] - 48, largest + 1)
-        i += 1
-    return i, value
-
-
-def _qid_end(text: Any, i: int) -> int:
-    """The end of the `qid:` with an integer that starts at i, or i, if there is none."""
-    begin = i
-    for c in (113, 105, 100, 58):
-        if text[i] != c:
-            return begin
-        i += 1
-    if text[i] == 45 or text[i] == 43:
-        i += 1
-    start = i
-    while 48 <= text[i] <= 57:
-        i += 1
-    return i if i > start else begin
-
-
-def _ends_word(c: int) -> bool:
-    """Whether a byte is white space, the end of a line, or the beginning of a comment."""
-    return c == 32 or c == 9 or c == 10 or c == 13 or c == 35
-
-
-def _scan(text: Any, largest: int, state: Any, labels: Any, counts: Any, columns: Any, values: Any, left: Any) -> bool:
-    """Read words from state[POSITION] until the text or the room for numbers left to Python ends; False at a bad word.
-
-    The text ends with white space, so that no word runs past its end. A bad word is where state[POSITION] points.
-    """
-    i, lines, rows, entries = state[POSITION], state[LINES], state[ROWS], state[ENTRIES]
-    place, last = state[PLACE], state[LAST]
-    waiting, counted, good = 0, entries, True
-    while i < len(text) and waiting < len(left):
-        c = text[i]
-        if c == 32 or c == 9:
-            i += 1
-            continue
-        if c == 10:
-            if place != AT_LABEL and rows > 0:
-                counts[rows] += entries - counted
-                counted = entries
-            lines += 1
-            place = AT_LABEL
-            i += 1
-            continue
-        if c == 13 and text[i + 1] == 10:
-            i += 1
-            continue
-        if place == IN_COMMENT:
-            if c == 0 or c == 13:
-                good = False
-                break
-            i += 1
-            continue
-        if c == 35:
-            place = IN_COMMENT
-            i += 1
-            continue
-        begin, index = i, 0
-        if place == AT_ITEM:
-            if last == -1 and c == 113:
-                i = _qid_end(text, i)
-                if i == begin or not _ends_word(text[i]):
-                    i, good = begin, False
-                    break
-                last = 0
-                continue
-            i, index = _index(text, i, largest)
-            if text[i] != 58 or index <= max(last, 0) or index > largest:
-                i, good = begin, False
-                break
-            i += 1
-        start = i
-        i, exact, value = _decimal(text, start)
-        if i == start or not _ends_word(text[i]):
-            i, good = begin, False
-            break
-        if not exact:
-            left[waiting, 0], left[waiting, 1] = start, i
-            left[waiting, 2] = entries if place == AT_ITEM else ~rows
-            waiting += 1
-        if place == AT_ITEM:
-            columns[entries] = index - 1
-            values[entries] = value
-            entries += 1
-            last = index
-        else:
-            labels[rows] = value
-            rows += 1
-            counts[rows] = 0
-            place, last = AT_ITEM, -1
-    if rows > 0:
-        counts[rows] += entries - counted
-    state[POSITION], state[LINES], state[ROWS], state[ENTRIES] = i, lines, rows, entries
-    state[PLACE], state[LAST], state[LEFT] = place, last, waiting
-    return good

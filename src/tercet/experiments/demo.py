@@ -18,7 +18,7 @@ import numpy as np
 import scipy.optimize
 
 import tercet
-from tercet.objectives.counting import Counted, Meter
+from tercet.objectives.metered import Meter, Metered
 from tercet.records import ORDERS, Counts, Vector
 
 FOLDER = Path("demo")
@@ -90,7 +90,7 @@ def solve_with_scipy(job: Job, name: str, method: str, options: dict[str, Any]) 
     """A method of SciPy with our derivatives, counted the same way, and certified by us."""
     bound = job.problem.bind(job.x0)
     meter = Meter(bound.objective.n)
-    view, full = Counted(bound.objective, meter).over(None), bound.objective.over(None)
+    view, full = Metered.of(bound.objective, meter).over(None), bound.objective.over(None)
     path: list[tuple[float, float]] = [(0.0, full.at(bound.x0).value())]
 
     def watch(intermediate_result: Any) -> None:

@@ -29,7 +29,7 @@ SAME = "Both countings agree: every value, gradient and Hessian is over all data
 class Plan:
     """A method in a comparison: its label, the entry of the catalogue or `module:attribute`, settings, and a grid.
 
-    `kind` is "method" for an object with `start(run)` as tercet's own, and "scipy" for a function that
+    `kind` is "method" for an object with `kernel(run)` as tercet's own, and "scipy" for a function that
     `scipy.optimize.minimize(method=...)` takes.
     """
 
@@ -142,9 +142,9 @@ def make_own(plan: Plan, found: Any) -> Any:
     """The user's method: the object itself, or what it returns for the settings."""
     if plan.kind == "scipy":
         return SciPyMethod(found, dict(plan.settings), hessian=True)
-    method = found if hasattr(found, "start") and not isinstance(found, type) else found(**plan.settings)
-    if not hasattr(method, "start"):
-        raise ValueError(f"{plan.use} gives {method!r}, which has no start(run); see CONTRIBUTING for a method")
+    method = found if hasattr(found, "kernel") and not isinstance(found, type) else found(**plan.settings)
+    if not hasattr(method, "kernel"):
+        raise ValueError(f"{plan.use} gives {method!r}, which has no kernel(run); see CONTRIBUTING for a method")
     return method
 
 

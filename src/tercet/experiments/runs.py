@@ -20,7 +20,7 @@ from tercet.experiments import methods
 from tercet.experiments.methods import Plan, SciPyMethod
 from tercet.experiments.spec import scale_of
 from tercet.experiments.traces import COLUMNS, TOL, Mark, Watch, certificate_at, certificate_json, pack, plain, trace_of
-from tercet.objectives.counting import Counted, Meter
+from tercet.objectives.metered import Meter, Metered
 from tercet.records import Certificate, Counts, Sizes, Status, Vector
 from tercet.result import Info
 
@@ -132,7 +132,7 @@ def told(error: BaseException) -> str:
 def warm_up(problem: tercet.LinearModel, x0: Vector) -> None:
     """Load what is compiled, so that no run is charged for it."""
     point = problem.over(np.arange(min(2, problem.n))).at(x0)
-    if problem.dense:
+    if problem.traits.dense:
         point.hessian()
     point.gradient()
 
@@ -144,7 +144,7 @@ def run_ours(task: Task, method: Any, problem: tercet.LinearModel, x0: Vector, w
     def callback(info: Info) -> bool:
         r = info.row
         s = Sizes(r.sizes.value, r.sizes.gradient, r.sizes.hessian, 0) if two else r.sizes
-        mark = Mark(r.iteration + 1, r.seconds, r.counts, s, None, r.sigma, r.ratio, r.accepted, r.third)
+        mark = Mark(r.iteration + 1, r.seconds, r.counts, s, None, r.sigma, r.ratio, r.accepted, r.third_bought)
         return watch.add(mark, info.x)
 
     result = tercet.minimize(
@@ -203,7 +203,7 @@ class Tally:
     def __init__(self, task: Task, problem: tercet.LinearModel, watch: Watch):
         self.problem, self.watch, self.max_epochs = problem, watch, task.max_epochs
         self.meter = Meter(problem.n)
-        self.view = Counted(problem, self.meter).over(None)
+        self.view = Metered.of(problem, self.meter).over(None)
         self.point = self.view.at(start_of(task.start, task.seed, problem.d))
         self.started = time.perf_counter()
         self.deadline = np.inf if task.max_seconds is None else self.started + task.max_seconds

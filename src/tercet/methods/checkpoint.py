@@ -1,27 +1,41 @@
-"""Checkpoints: a run on disk, written so that a reader finds a whole one or none, and continued bit for bit.
+"""Checkpoints: a run on disk, from which it is continued bit for bit. No pickle.
 
-A checkpoint is one .npz file, arrays and a JSON header, no pickle. It holds the settings, the state of the method after
-an accepted step, the counts and the trace, and a fingerprint of the problem.
+A checkpoint is a journal of frames. The first holds the settings, a fingerprint of the problem and the start; each
+holds the state of the method where nothing is under way, as after an accepted step, the counts, and the rows of the
+trace since the frame before. A frame is appended with its length and checksum, so that a reader finds a whole one or
+none, and writing one takes no longer in a long run than in a short one. When what was appended outgrows the rest, the
+journal is written anew.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
+import struct
+import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from tercet.result import COLUMNS, Row
-from tercet.storage import UNREADABLE, as_numbers, put_together, rows, take_apart
+from tercet.checks import regular_file
+from tercet.methods.state import State
+from tercet.result import Row
+from tercet.storage import UNREADABLE, put_together, rows_from_table, table_of_rows, take_apart
 
-FORMAT, VERSION = "tercet checkpoint", 3
+FORMAT, VERSION = "tercet checkpoint", 4
+FRAME = struct.Struct("<8sQI")  # a mark, the length of the frame and its checksum
+MARK = b"tercet\x00\x04"
+ROOM = 2**20  # bytes that may always be appended before a journal is written anew
+
+Identity = tuple[int, int, int]
 
 
 class CheckpointError(ValueError):
@@ -30,20 +44,21 @@ class CheckpointError(ValueError):
 
 @dataclass(eq=False)
 class Checkpoint:
-    """What a file holds: settings (JSON), the state of the method, the trace, and the problem's fingerprint."""
+    """What a file holds: settings (JSON), state and counts, the trace, and the problem's fingerprint."""
 
     settings: dict[str, Any]
     fingerprint: dict[str, str]
-    state: dict[str, Any]
-    trace: list[Row]
     x0: Any
-    seconds: float
     n: int
+    state: dict[str, Any]
+    tally: dict[str, int]
+    trace: list[Row]
+    seconds: float
 
 
 @dataclass(eq=False)
 class Writer:
-    """Writes a checkpoint after every `every`-th iteration, at the first accepted step from there."""
+    """Writes a frame after every `every`-th iteration, or soon after, where a run can be taken up again."""
 
     path: Path
     settings: dict[str, Any]
@@ -51,51 +66,115 @@ class Writer:
     x0: Any
     n: int
     every: int = 1
-    written: int = field(default=0)
+    written: int = 0  # rows that are in the file
+    base: int = 0  # bytes of the first frame; 0 before there is one
+    size: int = field(default=0, init=False)  # bytes of all frames
+    left: Identity | None = field(default=None, init=False)  # the file as this writer left it
+    failure: OSError | None = field(default=None, init=False)  # why the last write did not succeed
 
-    def offer(self, state: dict[str, Any] | None, trace: list[Row]) -> None:
-        """Write, if it is time and the method is at a point from which it can go on."""
-        if state is None or len(trace) < self.written + self.every:
+    def offer(self, state: State, tally: dict[str, int], rows: list[Row]) -> None:
+        """Write, if it is time and the method is at a point from which it can go on.
+
+        A disk that is full does not cost the run: it goes on, warns once, and tries again at the next iteration.
+        """
+        if not state.settled or len(rows) < self.written + self.every:
             return
-        self.written = len(trace)
-        write(self.path, Checkpoint(self.settings, self.fingerprint, state, trace, self.x0, trace[-1].seconds, self.n))
+        try:
+            self.write(state, tally, rows)
+            self.failure = None
+        except OSError as error:
+            first, self.failure = self.failure is None, error
+            if first:
+                with suppress(Warning):  # also where warnings are errors the result is worth more
+                    warnings.warn(self.complaint(), RuntimeWarning, stacklevel=2)
+
+    def complaint(self) -> str:
+        """What went wrong with the last write, as a sentence; empty where nothing did."""
+        if self.failure is None:
+            return ""
+        return f"The checkpoint {str(self.path)!r} could not be written ({self.failure}); it holds {self.written} rows."
+
+    def write(self, state: State, tally: dict[str, int], rows: list[Row]) -> None:
+        """Append a frame, or write the journal anew."""
+        grown = self.base and self.size - self.base <= max(self.base, ROOM)
+        if grown and self.left == identity(self.path):
+            frame = self.frame(state, tally, rows, rows[self.written :], {})
+            with open(self.path, "ab") as file:
+                put(file, frame)
+            self.size += len(frame)
+        else:
+            leaves: list[Any] = []
+            start = {
+                "format": FORMAT,
+                "version": VERSION,
+                "settings": self.settings,
+                "fingerprint": self.fingerprint,
+                "x0": take_apart(self.x0, leaves),
+                "n": self.n,
+            }
+            frame = self.frame(state, tally, rows, rows, start, {f"x{i}": np.asarray(x) for i, x in enumerate(leaves)})
+            with whole_file(self.path) as file:
+                file.write(frame)
+            self.base = self.size = len(frame)
+        self.written, self.left = len(rows), identity(self.path)
+
+    def frame(
+        self, state: State, tally: dict[str, int], rows: list[Row], new: list[Row], start: dict[str, Any],
+        leaves: dict[str, Any] | None = None,
+    ) -> bytes:  # fmt: skip
+        """A state as bytes, with some rows of the trace and, in the first, what all of them share."""
+        arrays: dict[str, Any] = {}
+        kept = set_arrays_aside(state.arrays(), arrays)
+        header = {**start, "state": kept, "tally": tally, "seconds": rows[-1].seconds, "rows": len(rows)}
+        out = io.BytesIO()
+        arrays = {**arrays, **(leaves or {}), "trace": table_of_rows(new), "header": np.array(json.dumps(header))}
+        np.savez(out, allow_pickle=False, **arrays)
+        body = out.getvalue()
+        return FRAME.pack(MARK, len(body), zlib.crc32(body)) + body
 
 
-def write(path: Path, checkpoint: Checkpoint) -> None:
-    """Write to a temporary file beside the path, flush it to the disk, and rename it over the old checkpoint."""
-    leaves: list[Any] = []
-    arrays: dict[str, Any] = {}
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "settings": checkpoint.settings,
-        "fingerprint": checkpoint.fingerprint,
-        "x0": take_apart(checkpoint.x0, leaves),
-        "state": set_arrays_aside(checkpoint.state, arrays),
-        "seconds": checkpoint.seconds,
-        "n": checkpoint.n,
-    }
-    arrays |= {f"x{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    arrays |= {
-        f"trace_{name}": as_numbers(np.array([row.as_dict()[name] for row in checkpoint.trace])) for name in COLUMNS
-    }
-    with whole_file(path) as file:
-        np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
+def identity(path: Path) -> Identity | None:
+    """Which file lies there, its length and when it was written: whether it is still the same; None where none is."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def put(file: IO[bytes], data: bytes) -> None:
+    """Write, and see it on the disk."""
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that is there whole, and durable, once it is written, or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = beside(path)
     try:
         with open(temporary, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            put(file, b"")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def beside(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def try_to_write(path: Path) -> None:
+    """OSError where `whole_file` could not write, as far as that can be known without taking the place of a file."""
+    temporary = beside(path)
+    temporary.touch()
+    temporary.unlink()
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(f"{path} is read-only")
 
 
 def sync_folder(folder: Path) -> None:
@@ -111,26 +190,23 @@ def sync_folder(folder: Path) -> None:
 def read(path: str | Path) -> Checkpoint:
     """The checkpoint in a file; CheckpointError for anything that is not one."""
     try:
-        with open(path, "rb") as raw:
-            check_size(raw, os.path.getsize(path))
-            with np.load(raw, allow_pickle=False) as file:
-                header = json.loads(str(file["header"]))
-                if not isinstance(header, dict) or header.get("format") != FORMAT:
-                    raise ValueError("its header is not that of a tercet checkpoint")
-                if header.get("version") != VERSION:
-                    raise ValueError(f"it has version {header.get('version')}, and this tercet reads version {VERSION}")
-                arrays = {name: file[name] for name in file.files}
-        state = bring_arrays_back(header["state"], arrays)
-        trace = rows(arrays, int(header["n"]))
-        x0 = put_together(header["x0"], arrays)
+        frames = list(frames_of(regular_file("resume", path).read_bytes()))
+        first, arrays = frames[0]
+        if first.get("format") != FORMAT or first.get("version") != VERSION:
+            raise ValueError(f"it has version {first.get('version')}, and this tercet reads version {VERSION}")
+        n, (last, its) = int(first["n"]), frames[-1]
+        trace = [row for _, parts in frames for row in rows_from_table(parts["trace"], n)]
+        if len(trace) != last["rows"]:
+            raise ValueError(f"it has {len(trace)} rows of {last['rows']}")
         return Checkpoint(
-            dict(header["settings"]),
-            dict(header["fingerprint"]),
-            state,
+            dict(first["settings"]),
+            dict(first["fingerprint"]),
+            put_together(first["x0"], arrays),
+            n,
+            bring_arrays_back(last["state"], its),
+            {name: int(count) for name, count in last["tally"].items()},
             trace,
-            x0,
-            float(header["seconds"]),
-            int(header["n"]),
+            float(last["seconds"]),
         )
     except FileNotFoundError:
         raise
@@ -138,11 +214,42 @@ def read(path: str | Path) -> Checkpoint:
         raise CheckpointError(f"resume({str(path)!r}): not a usable checkpoint ({error}).") from error
 
 
+def frames_of(data: bytes) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Header and arrays of each frame. A last one that is not whole was being written; those before it count."""
+    place, found = 0, 0
+    while place < len(data):
+        body, end = cut_frame(data, place)
+        if body is None and found and data.find(MARK, place + 1) < 0:  # no other follows
+            return
+        if body is None:
+            raise ValueError("it is damaged" if data[:8] == MARK else "it does not begin like a tercet checkpoint")
+        check_size(io.BytesIO(body), len(body))
+        with np.load(io.BytesIO(body), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(str(arrays.pop("header")))
+        if not isinstance(header, dict):
+            raise ValueError("its header is not that of a tercet checkpoint")
+        yield header, arrays
+        place, found = end, found + 1
+    if not found:
+        raise ValueError("it is empty")
+
+
+def cut_frame(data: bytes, place: int) -> tuple[bytes | None, int]:
+    """The frame that begins there, None where it is not whole, and where it ends."""
+    if len(data) - place < FRAME.size:
+        return None, len(data)
+    mark, length, checksum = FRAME.unpack_from(data, place)
+    begin = place + FRAME.size
+    body = data[begin : begin + length]
+    whole = mark == MARK and len(body) == length and zlib.crc32(body) == checksum
+    return (body if whole else None), begin + length
+
+
 def check_size(raw: Any, size: int) -> None:
     """Refuse an archive that would unpack to far more than it holds: checkpoints are not compressed."""
     with zipfile.ZipFile(raw) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
-    raw.seek(0)
     if unpacked > size + 2**20:
         raise ValueError(f"it would unpack from {size} to {unpacked} bytes, but checkpoints are not compressed")
 

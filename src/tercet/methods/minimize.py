@@ -10,20 +10,33 @@ from typing import Any
 
 import numpy as np
 
-from tercet.criticality import Tolerances
-from tercet.methods.checkpoint import Checkpoint, CheckpointError, Writer, describe, differences, read, rebuild
-from tercet.methods.drive import Drive
+from tercet.checks import flag, kind_of_file, number, whole
+from tercet.control.sigma import PaperSigma, SignedEstimate
+from tercet.critical.certify import Tolerances
+from tercet.methods.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    Writer,
+    describe,
+    differences,
+    read,
+    rebuild,
+    try_to_write,
+)
+from tercet.methods.loop import Loop
 from tercet.methods.run import Method, Run
+from tercet.methods.saved import recall
 from tercet.methods.sgd import SGD
-from tercet.methods.sigma import PaperSigma, SignedEstimate
 from tercet.methods.stm import SCR, STM
 from tercet.objectives.base import Bound, Problem
 from tercet.objectives.checking import DerivativeError
 from tercet.objectives.checking import check_derivatives as compare_with_differences
-from tercet.objectives.counting import Meter
 from tercet.objectives.functions import Function
+from tercet.objectives.metered import EvaluationError, Meter
+from tercet.objectives.own import OwnObjective
 from tercet.result import Info, Result
 from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive, Ranges, Theory
+from tercet.storage import UNREADABLE
 from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov, Subspace
 
 PARTS: dict[str, type] = {
@@ -59,16 +72,16 @@ def minimize(
 ) -> Result:
     """Find x with chi_i(x) <= eps_i for i = 1 ... order, where eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3).
 
-    `problem` is a LinearModel, a FiniteSum, or a plain function of x0's structure. A plain function is differentiated
-    by JAX where it can be traced; or its derivatives are given as NumPy callables: `grad(x)`, `hess(x)` or
-    `hvp(x, v)`, `third(x)` (dense) or `tvp(x, u, v)` = T[u, v]. What is left out is made from what is there by
-    differences, and the certificate says so.
+    `problem` is a LinearModel, a FiniteSum, an objective of your own, or a plain function of x0's structure. A function
+    is differentiated by JAX where it can be traced; or its derivatives are given as NumPy callables: `grad(x)`,
+    `hess(x)` or `hvp(x, v)`, `third(x)` (dense) or `tvp(x, u, v)` = T[u, v]. What is left out is made from what there
+    is by differences, and the certificate says so.
 
     `method` is an STM (the default), SCR or SGD. `order` is how much the certificate asks: 1, 2 or 3 (default 3 up to
     3000 variables, else 2). Budgets: `max_iterations` (default 1000), `max_seconds`, `max_epochs` (component
     evaluations of all orders over n). `callback(info)` is called after every iteration; returning True or raising
     StopIteration ends the run. `checkpoint` names a file that is written after every `checkpoint_every`-th iteration
-    (at the first accepted step from there); `resume` continues from it. `check_derivatives` compares the derivatives
+    (or soon after, once a step is accepted); `resume` continues from it. `check_derivatives` compares the derivatives
     with differences first, and raises at the first entry that is off; these evaluations are not counted.
 
     The point returned is never worse than x0 by the full objective. The same seed gives the same result.
@@ -76,29 +89,45 @@ def minimize(
     check_budgets(tol=tol, max_iterations=max_iterations, max_seconds=max_seconds, max_epochs=max_epochs)
     check_choices(method, order, seed, callback)
     check_checkpoint(checkpoint, checkpoint_every)
+    flag("minimize", "check_derivatives", check_derivatives)
     derivatives = {"grad": grad, "hess": hess, "hvp": hvp, "third": third, "tvp": tvp}
     target = as_problem(problem, {name: call for name, call in derivatives.items() if call is not None})
     bound = target.bind(x0)
     if check_derivatives:
-        try:
-            compare_with_differences(bound.objective, bound.x0, seed)
-        except DerivativeError:
-            raise
-        except Exception as error:
-            raise ValueError(
-                f"minimize(check_derivatives=True): the function raised {type(error).__name__}: {error}"
-            ) from error
-    settings = {
-        "method": describe(method or STM()),
+        verify(bound, seed)
+    budgets = {"max_iterations": max_iterations, "max_seconds": max_seconds, "max_epochs": max_epochs}
+    chosen = method or STM()
+    settings = settings_of(chosen, bound.objective.d, tol, order, seed, budgets, checkpoint_every)
+    return launch(target, bound, chosen, settings, callback, checkpoint, None)
+
+
+def settings_of(
+    method: Method, d: int, tol: float, order: int | None, seed: int, budgets: dict[str, Any], every: int
+) -> dict[str, Any]:
+    """What a run is asked for, as a checkpoint keeps it."""
+    most = budgets["max_iterations"]
+    return {
+        "method": describe(method),
         "tol": tol,
-        "order": order or (3 if bound.objective.d <= THIRD_ORDER_LIMIT else 2),
+        "order": order or (3 if d <= THIRD_ORDER_LIMIT else 2),
         "seed": int(seed),
-        "max_iterations": 1000 if max_iterations is None else int(max_iterations),
-        "max_seconds": max_seconds,
-        "max_epochs": max_epochs,
-        "checkpoint_every": checkpoint_every,
+        **budgets,
+        "max_iterations": 1000 if most is None else int(most),
+        "checkpoint_every": every,
     }
-    return launch(target, bound, method or STM(), settings, callback, checkpoint, None)
+
+
+def verify(bound: Bound, seed: int) -> None:
+    """Compare the derivatives with differences; ValueError where they differ, or where the function raises."""
+    try:
+        compare_with_differences(bound.objective, bound.x0, seed)
+    except DerivativeError:
+        raise
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error, EvaluationError) else error
+        raise ValueError(
+            f"minimize(check_derivatives=True): the function raised {type(cause).__name__}: {cause}"
+        ) from cause
 
 
 def launch(
@@ -114,18 +143,18 @@ def launch(
     started = time.perf_counter() - (0.0 if past is None else past.seconds)
     deadline = np.inf if settings["max_seconds"] is None else started + settings["max_seconds"]
     tolerances = Tolerances.of(settings["tol"], settings["order"])
-    run = Run(bound.objective, bound.x0, settings["seed"], tolerances, Meter(bound.objective.n, deadline))
-    walk = method.start(run)
-    drive = Drive(run, walk, bound, callback, started, settings["max_iterations"], settings["max_epochs"])
+    run = Run.of(bound.objective, bound.x0, settings["seed"], tolerances, Meter(bound.objective.n, deadline), started)
+    budget = np.inf if settings["max_epochs"] is None else settings["max_epochs"]
+    loop = Loop(run, method.kernel(run), bound, callback, settings["max_iterations"], budget)
     if past is not None:
-        walk.restore(past.state)
-        drive.rows = list(past.trace)
+        loop.state, loop.rows = recall(path, past, run, loop.kernel), list(past.trace)
+        run.meter.tally.update(past.tally)
     if path is not None:
         x0 = bound.restore(bound.x0.copy())
         every = settings["checkpoint_every"]
-        drive.writer = Writer(Path(path), settings, target.fingerprint(), x0, run.n, every, len(drive.rows))
-    status, error = drive.go()
-    return drive.finish(status, error, repr(method))
+        loop.writer = Writer(Path(path), settings, target.fingerprint(), x0, run.n, every, len(loop.rows))
+    status, error = loop.go()
+    return loop.finish(status, error, repr(method))
 
 
 def resume(
@@ -152,14 +181,35 @@ def resume(
     changed = differences(past.fingerprint, target.fingerprint())
     if changed:
         raise CheckpointError(f"resume({str(path)!r}): the checkpoint is of another problem: {'; '.join(changed)}.")
-    if method is None:
-        method = rebuild(past.settings["method"], PARTS)
-    elif describe(method) != past.settings["method"]:
+    check_checkpoint(path, 1)
+    if method is not None and describe(method) != past.settings.get("method"):
         changed = differences(past.settings["method"], describe(method))
         raise CheckpointError(f"resume({str(path)!r}): the checkpoint has another method: {'; '.join(changed)}.")
+    try:
+        method = rebuild(past.settings["method"], PARTS) if method is None else method
+        if method is None:
+            raise ValueError("it names no method")
+        bound = target.bind(past.x0)
+        settings = settings_again(past.settings, method, bound.objective.d)
+    except CheckpointError:
+        raise
+    except UNREADABLE as error:
+        raise CheckpointError(f"resume({str(path)!r}): its settings are not those of a run ({error}).") from error
     budgets = {"max_iterations": max_iterations, "max_seconds": max_seconds, "max_epochs": max_epochs}
-    settings = {**past.settings, **{name: value for name, value in budgets.items() if value is not None}}
-    return launch(target, target.bind(past.x0), method, settings, callback, path, past)
+    settings |= {name: value for name, value in budgets.items() if value is not None}
+    return launch(target, bound, method, settings, callback, path, past)
+
+
+def settings_again(saved: dict[str, Any], method: Method, d: int) -> dict[str, Any]:
+    """The settings of a checkpoint, through the same checks as the arguments of `minimize`."""
+    budgets = {name: saved[name] for name in ("max_iterations", "max_seconds", "max_epochs")}
+    check_budgets(tol=saved["tol"], **budgets)
+    check_choices(method, saved["order"], saved["seed"], None)
+    every = whole("minimize", "checkpoint_every", saved["checkpoint_every"])
+    settings = settings_of(method, d, saved["tol"], saved["order"], saved["seed"], budgets, every)
+    if settings != saved:
+        raise ValueError("; ".join(differences(saved, settings)))
+    return settings
 
 
 def as_problem(problem: Any, derivatives: dict[str, Callable[..., Any]]) -> Problem:
@@ -168,13 +218,13 @@ def as_problem(problem: Any, derivatives: dict[str, Callable[..., Any]]) -> Prob
         raise ValueError(
             f"minimize(problem={problem.__name__}): pass an object, {problem.__name__}(...), not the class."
         )
-    if hasattr(problem, "bind"):
+    if hasattr(problem, "bind") or hasattr(problem, "over"):
         if derivatives:
             raise ValueError(
                 f"minimize({next(iter(derivatives))}=...): derivatives go with a plain function; "
                 "this problem has its own."
             )
-        return problem
+        return problem if hasattr(problem, "bind") else OwnObjective(problem)
     if not callable(problem):
         raise ValueError(f"minimize(problem={problem!r}): give a LinearModel, a FiniteSum or a function of x.")
     return Function(problem, **derivatives)
@@ -186,11 +236,11 @@ def check_budgets(**budgets: float | None) -> None:
         least = 0 if name == "max_iterations" else np.nextafter(0, 1)
         if value is None and name != "tol":
             continue
-        if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not least <= value:
+        if not least <= number(value):
             raise ValueError(f"minimize({name}={value!r}): {name} must be a positive number.")
-        if name in ("tol", "max_iterations") and not np.isfinite(value):
+        if name in ("tol", "max_iterations") and not np.isfinite(number(value)):
             raise ValueError(f"minimize({name}={value!r}): give a finite number.")
-        if name == "max_iterations" and value != int(value):
+        if name == "max_iterations" and number(value) != int(number(value)):
             raise ValueError(f"minimize({name}={value!r}): give a whole number.")
 
 
@@ -198,19 +248,30 @@ def check_checkpoint(path: Any, every: Any) -> None:
     """The checkpoint can be written where it is asked for; found out before the run, not after hours."""
     if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
         raise ValueError(f"minimize(checkpoint_every={every!r}): give a positive whole number of iterations.")
-    if path is not None and not (Path(path).parent.is_dir() and os.access(Path(path).parent, os.W_OK)):
-        raise ValueError(f"minimize(checkpoint={str(path)!r}): its folder is not there or cannot be written to.")
+    if path is None:
+        return
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"minimize(checkpoint={path!r}): give the path of a file.")
+    try:
+        kind = kind_of_file(path)
+        if kind is None:
+            try_to_write(Path(path))
+    except OSError as error:
+        reason = "its folder is not there or cannot be written to"
+        raise ValueError(f"minimize(checkpoint={str(path)!r}): {reason} ({error}).") from error
+    if kind is not None:
+        raise ValueError(f"minimize(checkpoint={str(path)!r}): {kind} lies there; name a file that can be written.")
 
 
 def check_choices(method: Any, order: int | None, seed: Any, callback: Any) -> None:
     """Method, order, seed and callback are of the right kind."""
-    if method is not None and not hasattr(method, "start"):
+    if method is not None and not hasattr(method, "kernel"):
         raise ValueError(
             f"minimize(method={method!r}): pass a method object, for example tercet.STM() or tercet.SCR()."
         )
     if isinstance(method, type):
         raise ValueError(f"minimize(method={method.__name__}): pass an object, {method.__name__}(), not the class.")
-    if order is not None and not (isinstance(order, int | np.integer) and 1 <= order <= 3):
+    if order is not None and (not isinstance(order, int | np.integer) or order is True or not 1 <= order <= 3):
         raise ValueError(f"minimize(order={order!r}): order is 1, 2 or 3, the order of the certificate.")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"minimize(seed={seed!r}): seed is a whole number that is at least 0.")

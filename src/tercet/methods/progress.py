@@ -19,9 +19,18 @@ class Progress:
     pause: float = 0.2
     shown: float = 0.0
 
+    @staticmethod
+    def on_terminal(n: int) -> Progress | None:
+        """One that writes to standard error, where that is a terminal."""
+        try:
+            shows = sys.stderr.isatty()
+        except (AttributeError, ValueError):  # there is none, or a stand-in for one, or it is closed
+            shows = False
+        return Progress(n) if shows else None
+
     def show(self, row: Row) -> None:
         """Write over the line, if it is time."""
-        if row.seconds < self.patience or row.seconds < self.shown + self.pause or not self.stream.isatty():
+        if row.seconds < self.patience or row.seconds < self.shown + self.pause:
             return
         self.shown = row.seconds
         text = (

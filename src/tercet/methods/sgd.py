@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from tercet.checks import positive
+from tercet.control.sigma import Control
 from tercet.methods.run import Run
-from tercet.methods.state import restore_run, run_state
-from tercet.objectives.counting import CountedPoint
-from tercet.records import Certificate, Sizes, Status, Vector
+from tercet.methods.state import Memory, State, Views
+from tercet.records import Sizes, Status
 from tercet.result import Row
-from tercet.sampling.draws import Draws
+from tercet.sampling.draws import Stream
 from tercet.sampling.rules import count
 
 
@@ -25,61 +27,49 @@ class SGD:
 
     def __post_init__(self) -> None:
         count("SGD", "batch", self.batch, 1)
-        if not (np.isfinite(self.step) and self.step > 0):
-            raise ValueError(f"SGD(step={self.step}): step must be a positive number.")
+        positive("SGD", "step", self.step)
 
-    def start(self, run: Run) -> Descent:
-        """Set out from run.x0."""
-        return Descent(run, self, run.x0)
+    def kernel(self, run: Run) -> DescentKernel:
+        """The method on the terms of a run."""
+        return DescentKernel(self.step, count("SGD", "batch", self.batch, run.n))
 
 
-@dataclass(eq=False)
-class Descent:
-    """A run of SGD."""
+@dataclass(frozen=True)
+class DescentKernel:
+    """Gradient steps over `size` terms each; the state is that of every method, of which only x and the stream move."""
 
-    run: Run
-    settings: SGD
-    x: Vector
-    iteration: int = 0
-    draws: Draws = field(init=False)
-    certificate: Certificate | None = None
+    rate: float
+    size: int
 
-    def __post_init__(self) -> None:
-        self.draws = Draws(self.run.n, self.run.seed)
-        self.size = count("SGD", "batch", self.settings.batch, self.run.n)
+    def begin(self, run: Run) -> State:
+        """Stand at x0; nothing is evaluated there."""
+        control = Control(1.0 / self.rate, 1.0 / self.rate)
+        at, sizes = run.full.at(run.x0), Sizes(self.size, self.size, 0, 0)
+        return State(at, at, sizes, Views.alone(run.full), Memory(control), Stream.of(run.seed))
 
-    def state(self) -> dict[str, Any] | None:
-        """All that the next iteration depends on."""
-        return {"x": self.x, "iteration": self.iteration, **run_state(self.run, self.draws)}
+    def resume(self, run: Run, arrays: dict[str, Any]) -> State:
+        """Stand where a checkpoint was taken."""
+        return State.from_arrays(run, lambda sizes: Views.alone(run.full), arrays)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Stand where `state` was taken."""
-        restore_run(self.run, self.draws, state)
-        self.x, self.iteration = state["x"], int(state["iteration"])
-
-    def full_point(self) -> CountedPoint | None:
-        """Never at hand."""
-        return None
-
-    def step(self) -> Row | Status:
+    def step(self, run: Run, state: State) -> tuple[State, Row | Status]:
         """One gradient step."""
-        point = self.run.objective.over(self.draws.independent(self.size)).at(self.x)
-        g = point.gradient()
+        rows, stream = state.stream.draw(run.n, self.size)
+        g = run.objective.over(rows).at(state.x).gradient()
         if not np.all(np.isfinite(g)):
-            return Status.NOT_FINITE
-        s = -self.settings.step * g
-        self.x = self.x + s
+            return state, Status.NOT_FINITE
+        s = -self.rate * g
         row = Row(
-            iteration=self.iteration,
+            iteration=state.memory.iteration,
             f=np.nan,  # SGD takes no function values
             gradient_norm=float(np.linalg.norm(g)),
-            sigma=1.0 / self.settings.step,
+            sigma=state.memory.control.sigma2,
             ratio=np.nan,
             accepted=True,
             step_norm=float(np.linalg.norm(s)),
-            sizes=Sizes(self.size, self.size, 0, 0),
+            sizes=state.sizes,
             inner=1,
-            counts=self.run.meter.counts(),
+            counts=run.meter.counts(),
+            seconds=perf_counter() - run.started,
         )
-        self.iteration += 1
-        return row
+        memory = replace(state.memory, iteration=row.iteration + 1, length=row.step_norm)
+        return replace(state, point=run.full.at(state.x + s), memory=memory, stream=stream), row

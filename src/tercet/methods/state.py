@@ -1,85 +1,138 @@
-"""What a run of the line carries from one iteration to the next."""
+"""What a run carries from one iteration to the next, all of it immutable."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import nan
 from typing import Any
 
-import numpy as np
-
-from tercet.criticality import Escape
+from tercet.control.sigma import Control
+from tercet.methods.phases import DESCENT, Phase
 from tercet.methods.run import Run
-from tercet.methods.sigma import Control
-from tercet.objectives.counting import CountedPoint
-from tercet.records import Certificate, Forecast, Sizes, Step, Vector
-from tercet.sampling.draws import Draws
+from tercet.objectives.metered import Known, MeteredPoint, MeteredView, saved
+from tercet.records import Certificate, Sizes, Vector
+from tercet.sampling.draws import Stream
 from tercet.subsolvers.base import Workspace
 
+Three = tuple[float, float, float]
+UNKNOWN = (nan, nan, nan)
 
-@dataclass(eq=False)
+
+@dataclass(frozen=True)
+class Memory:
+    """What the next iteration needs to know of the past, beside where it stands."""
+
+    control: Control
+    iteration: int = 0
+    length: float = nan  # |s| of the last accepted step
+    unexplained: float = 1.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
+    missed: float = 0.0  # the same of the last step over these samples; inf where it was rejected
+    noisy: bool = False  # the last step was rejected, and sampling error explains that
+    noise_share: float = 0.0  # the decrease that sampling error can pretend, over the one that the gradient promises
+    stuck: int = 0  # rejections in a row that noise or rounding explains
+    hopeless: bool = False  # no escape direction led down
+    reach: float = 1.0  # the certificate is asked for where |g| is at most this fraction of eps1
+    spreads: Three = (1.0, 1.0, 1.0)  # how far one term's g, B and T stray from their means
+    variances: Three = UNKNOWN  # of the terms of the last samples, for a rule that wants them
+
+    @staticmethod
+    def of(fields: dict[str, Any]) -> Memory:
+        """From its fields as a checkpoint has them."""
+        control, spreads, variances = Control(**fields["control"]), tuple(fields["spreads"]), tuple(fields["variances"])
+        return Memory(**{**fields, "control": control, "spreads": spreads, "variances": variances})
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """The terms of f, B and T, where they are beginnings of the shuffled order; equal sizes share a view."""
+
+    value: MeteredView
+    hessian: MeteredView
+    third: MeteredView
+
+    @staticmethod
+    def of(run: Run, sizes: Sizes, old: Views | None = None) -> Views:
+        """The views of these sizes; those that are there already are not gathered again."""
+        made = [] if old is None else [old.value, old.hessian, old.third]
+        for m in (sizes.value, sizes.hessian, sizes.third):
+            made.append(next((view for view in made if view.terms == min(m, run.n)), None) or run.sample(m))
+        return Views(*made[-3:])
+
+    @staticmethod
+    def alone(view: MeteredView) -> Views:
+        """One view for all: B and T are over these terms, or over others that are drawn when they are needed."""
+        return Views(view, view, view)
+
+
+@dataclass(frozen=True, eq=False)
 class Expansion:
     """f, g, B and T at x over the samples of one iteration, and the sub-solver that is ready there."""
 
-    value: CountedPoint
-    first: CountedPoint
-    second: CountedPoint
-    third: CountedPoint
+    point: MeteredPoint  # x over the terms of f
+    f: float
+    g: Vector
+    norm: float  # |g|
+    slope: MeteredPoint  # x over the terms of g, and below over those of B and T
+    B: MeteredPoint
+    T: MeteredPoint
     workspace: Workspace
 
 
-@dataclass
-class Memory:
-    """What the next iteration needs to know of the past."""
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that the next iteration depends on."""
 
-    control: Control
+    point: MeteredPoint  # x over the terms of f, which is known there
+    origin: MeteredPoint  # x0 over all terms, to compare with
     sizes: Sizes
-    iteration: int = 0
-    length: float = np.nan  # |s| of the last accepted step
-    unexplained: float = 1.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
-    missed: float = 0.0  # the same of the last step over these samples; inf where it was rejected
-    noisy: bool = False
-    blur: float = 0.0
-    stuck: int = 0
-    escape_sigma: float = 1.0
-    hopeless: bool = False  # no escape direction led down
-    reach: float = 1.0  # the certificate is asked for where |g| is at most this fraction of eps1
-    certificate: Certificate | None = None
-    spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    views: Views
+    memory: Memory
+    stream: Stream
+    phase: Phase = DESCENT
+    sampled: bool = False  # some iterations looked at a sample of the values only
+    scale: float = 1.0  # |f| at the start, to tell when f fell beyond any sensible value
+    kept: Expansion | None = None  # the last one, which serves again after a rejection
+    certificate: Certificate | None = None  # of x, where one was made
 
-    def as_dict(self) -> dict[str, Any]:
-        """For a checkpoint, which is taken after an accepted step, where there is no certificate yet."""
-        return {name: value for name, value in asdict(self).items() if name != "certificate"}
+    @property
+    def x(self) -> Vector:
+        """Where the run stands."""
+        return self.point.x
+
+    @property
+    def settled(self) -> bool:
+        """Whether `arrays` has all that the next iteration depends on: nothing is kept of the last but f and g at x."""
+        if self.kept is not None or self.certificate is not None or self.point.known.hessian is not None:
+            return False
+        return self.phase is DESCENT
+
+    def arrays(self) -> dict[str, Any]:
+        """As numbers and arrays, from which `from_arrays` makes the same state again."""
+        return {
+            "x": self.x,
+            "point": saved(self.point) if self.point.known.value is not None else {},
+            "origin": self.origin.known.value,
+            "sizes": asdict(self.sizes),
+            "memory": asdict(self.memory),
+            "stream": self.stream.state,
+            "sampled": self.sampled,
+            "scale": self.scale,
+        }
 
     @staticmethod
-    def from_dict(saved: dict[str, Any]) -> Memory:
-        """The memory of a checkpoint."""
-        parts = {
-            "control": Control(**saved["control"]),
-            "sizes": Sizes(**saved["sizes"]),
-            "spreads": tuple(saved["spreads"]),
-        }
-        return Memory(**{**saved, **parts})
-
-
-def escape_step(escape: Escape, sigma: float, g: Vector) -> Step:
-    """The step along an escape direction, as long as the model in that direction says."""
-    t = escape.length(sigma)
-    s = t * escape.y
-    forecast = Forecast(escape.fall(t), g)
-    return Step(s, forecast, forecast, 1, sigma)
-
-
-def run_state(run: Run, draws: Draws) -> dict[str, Any]:
-    """What a run knows beside its method: the counts, the random stream, and f(x0) where it was taken."""
-    start = run.__dict__.get("start")
-    known = {} if start is None else {"start": start.value()}
-    return {"tally": dict(run.meter.tally), "rng": draws.rng.bit_generator.state, "scale": run.scale, **known}
-
-
-def restore_run(run: Run, draws: Draws, state: dict[str, Any]) -> None:
-    """Put it back."""
-    run.meter.tally.update(state["tally"])
-    run.scale = float(state["scale"])
-    draws.rng.bit_generator.state = state["rng"]
-    if "start" in state:
-        run.start = run.objective.over(None).recall(run.x0, {"value": state["start"], "memento": {}})
+    def from_arrays(run: Run, views: Callable[[Sizes], Views], arrays: dict[str, Any]) -> State:
+        """The state that gave these arrays; what was paid for then is not paid for again."""
+        sizes = Sizes(**arrays["sizes"])
+        seen, start = views(sizes), arrays["origin"]
+        known = Known(None if start is None else float(start))
+        return State(
+            seen.value.recall(arrays["x"], arrays["point"]) if arrays["point"] else seen.value.at(arrays["x"]),
+            MeteredPoint(run.full, run.x0, known=known),
+            sizes,
+            seen,
+            Memory.of(arrays["memory"]),
+            Stream(arrays["stream"]),
+            sampled=bool(arrays["sampled"]),
+            scale=float(arrays["scale"]),
+        )

@@ -1,4 +1,4 @@
-"""`STM` and `SCR`: the same line with three samples and with two."""
+"""`STM` and `SCR`: the same iteration with three samples and with two."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tercet.methods.line import Line
+from tercet.checks import flag, number
+from tercet.control.sigma import PaperSigma, SigmaRule, SignedEstimate
 from tercet.methods.run import Run
-from tercet.methods.sigma import PaperSigma, SigmaRule, SignedEstimate
+from tercet.methods.step import TensorKernel
 from tercet.sampling.rules import Fixed, Progressive, SizeRule
 from tercet.subsolvers import GradientDescent
 from tercet.subsolvers.base import Subsolver
@@ -37,22 +38,22 @@ class STM:
 
     def __post_init__(self) -> None:
         check_parts("STM", self)
-        if not self.worth >= 0:
-            raise ValueError(f"STM(worth={self.worth}): worth must be at least 0; inf buys third derivatives always.")
+        if not number(self.worth) >= 0:
+            raise ValueError(f"STM(worth={self.worth!r}): worth must be at least 0; inf buys third derivatives always.")
 
     @staticmethod
     def paper(step: float = 1.0) -> STM:
         """The paper's settings: 5 % samples, factors 0.8/1.2/2, eta 0.2/0.8, sigma_0 = 1, gradient descent inside."""
         return STM(Fixed(), GradientDescent(step=step), PaperSigma(), worth=np.inf)
 
-    def start(self, run: Run) -> Line:
-        """Set out from run.x0."""
-        return Line(run, self, run.x0)
+    def kernel(self, run: Run) -> TensorKernel:
+        """The method with the parts that suit the run."""
+        return TensorKernel.of(self, run)
 
 
 @dataclass(frozen=True)
 class SCR:
-    """Sub-sampled cubic regularization: m(s) = g's + 1/2 s'Bs + sigma/3 |s|^3, the line with two samples.
+    """Sub-sampled cubic regularization: m(s) = g's + 1/2 s'Bs + sigma/3 |s|^3, with two samples.
 
     With `sizes=Full()` it is the deterministic ARC.
     """
@@ -73,20 +74,20 @@ class SCR:
         """The paper's settings for its baseline: 5 % samples, factors 0.8/1.2/2, gradient descent inside."""
         return SCR(Fixed(), GradientDescent(step=step), PaperSigma())
 
-    def start(self, run: Run) -> Line:
-        """Set out from run.x0."""
-        return Line(run, self, run.x0)
+    def kernel(self, run: Run) -> TensorKernel:
+        """The method with the parts that suit the run."""
+        return TensorKernel.of(self, run)
 
 
 def check_parts(call: str, parts: Any) -> None:
-    """Each part has the methods that its room asks for."""
-    wanted = {"sizes": ("first", "next"), "sigma": ("first", "next"), "subsolver": ("prepare",)}
+    """Each part has what its room asks for."""
+    both = ("first", "next")
+    wanted = {"sizes": (*both, "nested", "replacement"), "sigma": (*both, "eta1"), "subsolver": ("prepare",)}
     for name, methods in wanted.items():
         part = getattr(parts, name)
         if isinstance(part, type):
             raise ValueError(f"{call}({name}={part.__name__}): pass an object, {part.__name__}(), not the class.")
         missing = [m for m in methods if not hasattr(part, m)]
         if missing and not (name == "subsolver" and part is None):
-            raise ValueError(
-                f"{call}({name}={part!r}): it has no method {missing[0]!r}; see CONTRIBUTING for a skeleton."
-            )
+            raise ValueError(f"{call}({name}={part!r}): it has no {missing[0]!r}; see CONTRIBUTING for a skeleton.")
+    flag(call, "noise_aware", parts.noise_aware)

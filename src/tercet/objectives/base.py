@@ -2,7 +2,9 @@
 
     objective.over(rows).at(x) -> Point
 
-A `Point` is f over those terms at x with its derivatives, each computed when first asked for.
+Eight members are required: `n`, `d`, `over` of an objective, `terms`, `at` of a view, `value`, `gradient`, `product` of
+a point. Each answer costs one evaluation of every term; one that costs more or less comes as `Priced`. What an engine
+can do beyond that are the capabilities of `tercet.objectives.capabilities`.
 """
 
 from __future__ import annotations
@@ -10,94 +12,60 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tercet.checks import plain_array
 from tercet.records import Matrix, Rows, Tensor, Vector
+
+R = TypeVar("R")
+PRODUCTS = 200  # up to this many variables a Hessian is formed, where it takes a product for each of them
 
 
 class NotFiniteError(Exception):
     """A derivative that the run needs is not finite."""
 
 
+@dataclass(frozen=True, eq=False)
+class Priced(Generic[R]):
+    """An answer with its price: how many evaluations of single terms it took, by order."""
+
+    result: R
+    value: int = 0
+    gradient: int = 0
+    hessian: int = 0
+    third: int = 0
+
+
 class Point(Protocol):
-    """(1/m) sum f_i at one x over m terms, and its derivatives."""
+    """(1/m) sum f_i at one x over m terms. Nothing is computed before it is asked for."""
 
-    @property
-    def terms(self) -> int:
-        """m, the number of terms."""
-        ...
-
-    def value(self) -> float:
+    def value(self) -> float | Priced[float]:
         """f(x)."""
         ...
 
-    def gradient(self) -> Vector:
+    def gradient(self) -> Vector | Priced[Vector]:
         """grad f(x)."""
         ...
 
-    def gradient_errors(self) -> Matrix:
-        """Rows e_k with sum_k e_k e_k' = the covariance of grad f(x) over draws of the terms, from the terms at hand.
-
-        The terms are split into groups, whose gradients differ by as much as sampling lets them (`group_errors`).
-        """
-        ...
-
-    def hessian(self) -> Matrix:
-        """hess f(x) as a dense symmetric matrix."""
-        ...
-
-    def hessian_price(self) -> int:
-        """How many terms `hessian` has to evaluate: m, or fewer where a nearby point's can be used again."""
-        ...
-
-    def hessian_product(self, v: Vector) -> Vector:
-        """hess f(x) v."""
-        ...
-
-    def third_product(self, u: Vector, v: Vector) -> Vector:
-        """third f(x)[u, v], a vector."""
-        ...
-
-    def third_square(self, s: Vector) -> Vector:
-        """third f(x)[s, s], where terms that hardly bend along s may be left out."""
-        ...
-
-    def third_square_price(self, s: Vector) -> int:
-        """How many terms `third_square(s)` evaluates."""
-        ...
-
-    def third_tensor(self, V: Matrix) -> Tensor:
-        """third f(x)[v_i, v_j, v_k] over the k columns of V, a symmetric k x k x k array."""
-        ...
-
-    def memento(self) -> dict[str, Any]:
-        """What this point owes to points before it, as arrays, so that `View.recall` can make the same point again."""
-        ...
-
-    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
-        """A number that |third f(x)[y]^3| does not exceed for unit y in the span of V; inf where none is cheap.
-
-        None stands for all directions; `tight` may take longer and say less.
-        """
+    def product(self, order: int, *vectors: Vector) -> Vector | Priced[Vector]:
+        """hess f(x) v for order 2 and one vector; third f(x)[u, v] for order 3 and two."""
         ...
 
 
 class View(Protocol):
     """The mean over some of the terms, as a function of x."""
 
-    def at(self, x: Vector, near: Any = None) -> Point:
-        """The mean over these terms at x; `near` is a point close to x whose Hessian may be used again, or its `trail`,
-        where it has one: what can be used again, without the terms."""
+    @property
+    def terms(self) -> int:
+        """m, the number of terms."""
         ...
 
-    def recall(self, x: Vector, memento: dict[str, Any]) -> Point:
-        """The point at x that gave this memento."""
-        ...
-
-    def settle(self, x: Vector) -> Vector:
-        """A start that is no worse for these terms: directions that none of them sees go to the penalty's minimum."""
+    def at(self, x: Vector, carry: Any = None) -> Point:
+        """The mean over these terms at x. `carry` is what a point nearby handed on; None is always legal, and the
+        point is then exact and owes nothing to others."""
         ...
 
 
@@ -114,29 +82,30 @@ class Objective(Protocol):
         """The number of variables."""
         ...
 
-    @property
-    def how(self) -> str:
-        """How the derivatives are computed, in words, for the certificate."""
-        ...
-
-    @property
-    def dense(self) -> bool:
-        """Whether the dense d x d Hessian is the right thing to ask for."""
-        ...
-
-    @property
-    def forms_third(self) -> bool:
-        """Whether the dense d x d x d third derivative is the right thing to ask for."""
-        ...
-
-    @property
-    def hessian_cost(self) -> float:
-        """How long the Hessian of a term takes, in its gradients; a dear one, above 2, serves for several steps."""
-        ...
-
     def over(self, rows: Rows | None) -> View:
         """The mean over the given terms (None: all of them; an index may repeat)."""
         ...
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is worth knowing of an objective before a run: its attribute `traits`, or `Traits.of(d)`."""
+
+    dense: bool  # the d x d Hessian is worth forming
+    hessian_cost: float = 2.0  # how long the Hessian of a term takes, in its gradients
+    forms_third: bool = False  # the d x d x d third derivative is worth forming
+    images: bool = False  # its points know f over the span of a few directions
+    provenance: str = "derivatives as given"  # how they are computed, in words, for the certificate
+
+    @staticmethod
+    def of(d: int) -> Traits:
+        """Of an objective that says nothing of itself: a Hessian takes a product, two gradients, a variable."""
+        return Traits(dense=d <= PRODUCTS, hessian_cost=2.0 * d)
+
+
+def traits_of(objective: Any) -> Traits:
+    """What an objective says of itself, or the defaults."""
+    return getattr(objective, "traits", None) or Traits.of(objective.d)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,14 +139,17 @@ def tensor_from_products(product: Callable[[Vector, Vector], Vector], V: Matrix)
     return T
 
 
+def as_start(x0: Any) -> NDArray[Any]:
+    """x0 as an array of real numbers, or a ValueError that names it."""
+    try:
+        return plain_array(x0)
+    except ValueError as error:
+        raise ValueError(f"minimize(x0=...): x0 is not an array of real numbers ({error}).") from error
+
+
 def check_length(name: str, x0: Any, d: int) -> Vector:
     """x0 as a finite float vector of length d, or a ValueError that says what is wrong with it."""
-    try:
-        x = np.asarray(x0)
-    except ValueError as error:
-        raise ValueError(f"minimize(x0={x0!r}): x0 is not a rectangular array of numbers.") from error
-    if x.dtype.kind not in "fiub":
-        raise ValueError(f"minimize({name}=...): x0 has dtype {x.dtype}; give real numbers.")
+    x = as_start(x0)
     if x.shape != (d,):
         raise ValueError(
             f"minimize({name}=...): x0 has shape {x.shape}, but the problem has {d} variables; give shape ({d},)."

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tercet.objectives.base import Objective, View
+from tercet.objectives.base import Objective
+from tercet.objectives.metered import Meter, Metered, MeteredView
 from tercet.records import Vector
 
 MOST_AXES = 20  # coordinate directions that are tried, drawn at random where there are more
@@ -23,7 +24,7 @@ def check_derivatives(objective: Objective, x: Vector, seed: int = 0) -> None:
     An entry is bad when it differs by more than 1e-3 of the largest entry of its kind (1e-2 for the third derivative):
     far above what differences get wrong on a smooth function, far below what a wrong sign or factor makes.
     """
-    view, rng = objective.over(None), np.random.default_rng(seed)
+    view, rng = Metered.of(objective, Meter(objective.n)).over(None), np.random.default_rng(seed)
     # Beside x: at a symmetric point, such as zero, wrong derivatives may vanish together with the right ones.
     base = x + 1e-2 * np.maximum(1.0, np.abs(x)) * rng.uniform(-1.0, 1.0, len(x))
     axes = np.sort(rng.permutation(len(x))[:MOST_AXES])
@@ -53,7 +54,7 @@ def check_derivatives(objective: Objective, x: Vector, seed: int = 0) -> None:
         compare("third derivative", "the Hessian", places3, point.third_product(unit, unit), differences, 1e-2)
 
 
-def products_with(view: View, v: Vector) -> Callable[[Vector], Vector]:
+def products_with(view: MeteredView, v: Vector) -> Callable[[Vector], Vector]:
     """z -> hess f(z) v."""
     return lambda z: view.at(z).hessian_product(v)
 

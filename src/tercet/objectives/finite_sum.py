@@ -8,8 +8,10 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tercet.objectives.base import Bound, digest, group_errors, name_of
+from tercet.checks import plain_array, refuse_masked, whole
+from tercet.objectives.base import Bound, Traits, digest, name_of
 from tercet.objectives.jaxtools import flatten, import_jax, precision
 from tercet.records import Matrix, Rows, Tensor, Vector
 
@@ -29,11 +31,10 @@ class FiniteSum:
         jax = import_jax("FiniteSum")
         if not callable(loss):
             raise ValueError(f"FiniteSum(loss={loss!r}): loss is a function loss(params, *example).")
-        if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
-            raise ValueError(f"FiniteSum(chunk={chunk!r}): chunk is a positive number of examples.")
+        chunk = whole("FiniteSum", "chunk", chunk)
         self.loss = loss
         self.data = data if isinstance(data, tuple) else (data,)
-        leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(self.data)]
+        leaves = [examples(leaf) for leaf in jax.tree_util.tree_leaves(self.data)]
         sizes = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError(
@@ -86,6 +87,16 @@ class FiniteSum:
             if getattr(shape, "shape", None) != ():
                 raise ValueError(f"FiniteSum(loss=...): loss returns {shape}, but one scalar per example is needed.")
             return data, ChunkedKernels(jax, lambda x, *e: self.loss(unravel(x), *e), self.chunk, start.size)
+
+
+def examples(leaf: Any) -> NDArray[Any]:
+    """An array of data, complex ones too; ValueError for masked entries and for what holds no numbers."""
+    try:
+        refuse_masked(leaf)
+        array = np.asarray(leaf)
+        return array if array.dtype.kind == "c" else plain_array(array)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"FiniteSum(data=...): this is no array of numbers ({error}).") from error
 
 
 def as_precision(leaf: Any, dtype: np.dtype[Any]) -> Any:
@@ -169,18 +180,11 @@ class SumObjective:
     kernels: ChunkedKernels
     dtype: np.dtype[Any]
     jax: Any
-    how: str = "derivatives by JAX"
-    forms_third: bool = False
 
     @property
-    def dense(self) -> bool:
-        """Whether the Hessian is formed."""
-        return self.d <= DENSE_LIMIT
-
-    @property
-    def hessian_cost(self) -> float:
+    def traits(self) -> Traits:
         """A Hessian is a product for each variable, some of them at once."""
-        return max(2.0, self.d / 8)
+        return sum_traits(self.d, "derivatives by JAX")
 
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""
@@ -189,6 +193,11 @@ class SumObjective:
         padded[: len(index)] = index
         with self.jax.enable_x64(self.dtype == np.float64):
             return SumView(self, self.jax.numpy.asarray(padded), len(index), rows is None)
+
+
+def sum_traits(d: int, provenance: str) -> Traits:
+    """Of a sum by automatic differentiation: a Hessian is a product for each variable, some of them at once."""
+    return Traits(dense=d <= DENSE_LIMIT, hessian_cost=max(2.0, d / 8), provenance=provenance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,15 +209,7 @@ class SumView:
     terms: int
     whole: bool  # all examples, whose gradient has no sampling error
 
-    def settle(self, x: Vector) -> Vector:
-        """x itself: nothing is known of directions that do not matter."""
-        return x
-
-    def recall(self, x: Vector, memento: dict[str, Any]) -> SumPoint:
-        """The point at x."""
-        return self.at(x)
-
-    def at(self, x: Vector, near: Any = None) -> SumPoint:
+    def at(self, x: Vector, carry: None = None) -> SumPoint:
         """These examples at x."""
         return SumPoint(self, x)
 
@@ -229,73 +230,41 @@ class SumPoint:
     view: SumView
     x: Vector
 
-    @property
-    def terms(self) -> int:
-        """The number of examples."""
-        return self.view.terms
-
-    @cached_property
-    def first(self) -> tuple[Any, Vector]:
-        """f(x) and its gradient."""
-        if self.view.whole:
-            value, gradient = self.view.call("first", self.x)
-            return value, gradient
-        return self.grouped[0], np.sum(self.grouped[1], axis=0)
-
     @cached_property
     def grouped(self) -> tuple[Any, Matrix]:
         """f(x), and sums of gradients over groups of examples, divided by the number of all."""
         value, gradients = self.view.call("grouped", self.x)
         return value, gradients
 
-    def together(self) -> None:
-        """Take f(x) and its gradient at once: a value alone takes half as long, and nearly every point needs both."""
-        _ = self.first
+    def first(self) -> tuple[float, Vector]:
+        """f(x) and its gradient: a value alone takes half as long, and nearly every point needs both."""
+        if self.view.whole:
+            value, gradient = self.view.call("first", self.x)
+            return float(value), gradient
+        return float(self.grouped[0]), np.sum(self.grouped[1], axis=0)
 
     def value(self) -> float:
         """f(x)."""
-        return float(self.first[0] if "first" in self.__dict__ else self.view.call("value", self.x))
+        return float(self.view.call("value", self.x))
 
     def gradient(self) -> Vector:
         """grad f(x)."""
-        return self.first[1]
+        return self.first()[1]
 
-    def gradient_errors(self) -> Matrix:
-        """From the spread of the groups' gradients."""
-        return group_errors(self.grouped[1][: min(GROUPS, self.terms)] * self.terms, self.terms)
+    @property
+    def group_sums(self) -> Matrix:
+        """Sums of gradients over the groups that are not empty."""
+        m = self.view.terms
+        return self.grouped[1][: min(GROUPS, m)] * m
+
+    def product(self, order: int, *vectors: Vector) -> Vector:
+        """hess f(x) v or third f(x)[u, v]."""
+        return self.view.call("hvp" if order == 2 else "tvp", self.x, *vectors)
 
     def hessian(self) -> Matrix:
         """hess f(x)."""
         return self.view.call("hessian", self.x)
 
-    def hessian_price(self) -> int:
-        """Every example."""
-        return self.terms
-
-    def hessian_product(self, v: Vector) -> Vector:
-        """hess f(x) v."""
-        return self.view.call("hvp", self.x, v)
-
-    def third_product(self, u: Vector, v: Vector) -> Vector:
-        """third f(x)[u, v]."""
-        return self.view.call("tvp", self.x, u, v)
-
-    def third_square(self, s: Vector) -> Vector:
-        """third f(x)[s, s]."""
-        return self.third_product(s, s)
-
-    def third_square_price(self, s: Vector) -> int:
-        """Every example."""
-        return self.terms
-
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V."""
         return self.view.call("tensor", self.x, V)
-
-    def memento(self) -> dict[str, Any]:
-        """Nothing: the point stands alone."""
-        return {}
-
-    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
-        """None is known."""
-        return np.inf

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tercet.checks import plain_array
 from tercet.records import Vector
 
 
@@ -33,9 +34,10 @@ def flatten(x0: Any, dtype: np.dtype[Any]) -> tuple[Vector, Callable[[Any], Any]
     from jax.flatten_util import ravel_pytree
 
     for leaf in jax.tree_util.tree_leaves(x0):
-        entry = np.asarray(leaf)
-        if entry.dtype.kind not in "fiub":
-            raise ValueError(f"minimize(x0=...): a leaf of x0 has dtype {entry.dtype}; give real numbers.")
+        try:
+            entry = plain_array(leaf)
+        except ValueError as error:
+            raise ValueError(f"minimize(x0=...): a leaf of x0 is not an array of real numbers ({error}).") from error
         if not np.all(np.isfinite(entry)):
             raise ValueError("minimize(x0=...): x0 holds nan or inf; start from finite numbers.")
     with jax.enable_x64(dtype == np.float64):

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
+from tercet.checks import number
 from tercet.records import Vector
 
 Four = tuple[Vector, Vector, Vector, Vector]
@@ -21,13 +22,25 @@ Four = tuple[Vector, Vector, Vector, Vector]
 class Loss(Protocol):
     """A scalar loss of a margin and a target, and its derivatives in the margin.
 
-    A loss that also has `part(order, z, y, compiled)` is asked for one derivative at a time; one that also has
-    `pack(z, y)` is then given what that made of the margins, once for all orders, where it may use compiled code.
+    A loss that also has `formula(much)` says how it is asked best, on much data or on little (`Formula`).
     """
 
     def derivatives(self, z: Vector, y: Vector) -> Four:
         """(l, l', l'', l''') at each pair of z and y."""
         ...
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How a linear model asks a loss, settled once: one derivative at a time, from margins that may be packed first."""
+
+    part: Callable[[int, Vector, Vector], Vector] | None = None  # l^(order) from packed margins; None: all four at once
+    pack: Callable[[Vector, Vector], Vector] | None = None  # what `part` wants to be given in place of z; None: z
+
+    @staticmethod
+    def of(loss: Any, much: bool) -> Formula:
+        """The loss's own, where it has one."""
+        return loss.formula(much) if hasattr(loss, "formula") else Formula()
 
 
 def check_binary(name: str, y: Vector) -> None:
@@ -53,9 +66,9 @@ class SigmoidSquares:
 
         l' = P^2 Q,  l'' = P^2 Q (2Q - P),  l''' = P^2 Q (4Q^2 - 7PQ + P^2)  in v; odd ones change sign for y = 1.
         """
-        return self.plain(0, z, y), self.plain(1, z, y), self.plain(2, z, y), self.plain(3, z, y)
+        return self.part(0, z, y), self.part(1, z, y), self.part(2, z, y), self.part(3, z, y)
 
-    def plain(self, order: int, z: Vector, y: Vector) -> Vector:
+    def part(self, order: int, z: Vector, y: Vector) -> Vector:
         """l^(order) by the formula."""
         sign = 1.0 - 2.0 * y
         v = sign * z
@@ -68,24 +81,13 @@ class SigmoidSquares:
             return base * (2.0 * Q - P)
         return sign * base * (1.0 if order == 1 else 4.0 * Q * Q - 7.0 * P * Q + P * P)
 
-    def pack(self, z: Vector, y: Vector) -> Vector:
-        """exp(-|z|), negative where z has the wrong sign for y: all that the compiled formulas need."""
-        from tercet.objectives.kernels import sign_tails
+    def formula(self, much: bool) -> Formula:
+        """Compiled on much data, where it repays its loading."""
+        if not much:
+            return Formula(self.part)
+        from tercet.objectives.kernels import pack_sigmoid_squares, sigmoid_squares
 
-        tails = np.abs(z)
-        np.exp(np.negative(tails, out=tails), out=tails)
-        sign_tails(tails, z, y)
-        return tails
-
-    def part(self, order: int, z: Vector, y: Vector, compiled: bool = False) -> Vector:
-        """l^(order) alone; compiled, from packed margins."""
-        if not compiled:
-            return self.plain(order, z, y)
-        from tercet.objectives.kernels import sigmoid_squares
-
-        out = np.empty_like(z)
-        sigmoid_squares(order, z, y, out)
-        return out
+        return Formula(sigmoid_squares, pack_sigmoid_squares)
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class Logistic:
         value = np.where(y == 1.0, np.logaddexp(0.0, -z), np.logaddexp(0.0, z) - y * z)
         return value, np.where(y == 1.0, -q, p - y), p1, p1 * (q - p)
 
-    def part(self, order: int, z: Vector, y: Vector, compiled: bool = False) -> Vector:
+    def part(self, order: int, z: Vector, y: Vector) -> Vector:
         """l^(order) alone, from exp(-|v|) with v = z for y = 0 and v = -z for y = 1."""
         sign = 1.0 - 2.0 * y
         v = sign * z
@@ -116,6 +118,10 @@ class Logistic:
         if order == 1:
             return sign * np.where(v >= 0.0, high, low)
         return high * low if order == 2 else high * low * np.copysign(high - low, -z)
+
+    def formula(self, much: bool) -> Formula:
+        """One derivative at a time."""
+        return Formula(self.part)
 
 
 @dataclass(frozen=True)
@@ -222,6 +228,8 @@ class CheckedLoss:
 def as_vector(part: Any, shape: tuple[int, ...]) -> Vector:
     """A copy as float64, or a ValueError."""
     array = np.asarray(part)
+    if np.ma.is_masked(part):
+        raise ValueError("derivatives(z, y) of the loss gave masked entries; reals are needed")
     if array.shape != shape or array.dtype.kind not in "fiub":
         raise ValueError(
             f"derivatives(z, y) of the loss gave {array.dtype} of shape {array.shape}; {shape} reals are needed"
@@ -241,9 +249,10 @@ LOSSES: dict[str, Callable[..., Loss]] = {
 
 def check_scale(name: str, scale: float) -> None:
     """A robust loss has a positive, finite scale."""
-    if not (np.isfinite(scale) and scale > 0):
+    if not 1e-100 <= number(scale) <= 1e100:  # its square is a number
         raise ValueError(
-            f"{name}(scale={scale}): scale must be a positive number; it is the residual where robustness sets in."
+            f"{name}(scale={scale!r}): scale must be a positive number between 1e-100 and 1e100; "
+            "it is the residual where robustness sets in."
         )
 
 

@@ -19,12 +19,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from tercet.records import Matrix, Rows, Vector
+from tercet.watch import Look, unwatched
 
 GROUPS = 16  # a sampled gradient's covariance is estimated from this many groups of rows
 BLOCK = 1 << 21  # bytes of the dense rows in one piece
-PIECE = 1 << 14  # sparse rows in one piece
 ALL = slice(None)
-SHORT, LONG = 0.25, 0.1  # samples up to this fraction of sparse and of dense rows are copied: long rows read well
+LONG = 0.1  # samples up to this fraction of the rows are copied: dense rows are long, and read well where they lie
 NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 UNLABELED: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 Coefficients = Vector | Callable[[slice], Vector]
@@ -68,6 +68,11 @@ class Table(Protocol):
         """Some rows of the whole matrix."""
         ...
 
+    @property
+    def look(self) -> Look:
+        """At the clock, within long work."""
+        ...
+
     def times(self, x: Vector, piece: slice = ALL) -> Vector:
         """A x, or a piece of it."""
         ...
@@ -88,6 +93,14 @@ class Table(Protocol):
         """A' diag(c) A; rows with c = 0 cost nothing."""
         ...
 
+    def add_gram(self, total: Matrix, piece: slice, c: Vector) -> None:
+        """Add a piece of it to a d x d matrix, or to the lower triangle of one."""
+        ...
+
+    def whole_gram(self, total: Matrix) -> Matrix:
+        """The matrix to which all pieces have been added."""
+        ...
+
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """The rows as arrays, few at a time."""
         ...
@@ -95,7 +108,11 @@ class Table(Protocol):
 
 def table_of(A: Any) -> Table:
     """The table of a NumPy array or a CSR array."""
-    return SparseTable(A) if sp.issparse(A) else DenseTable(A)
+    if not sp.issparse(A):
+        return DenseTable(A)
+    from tercet.objectives.sparse import SparseTable  # compiled, and loaded only where it is used
+
+    return SparseTable(A)
 
 
 def cut(m: int, size: int) -> list[slice]:
@@ -108,6 +125,14 @@ def by_piece(c: Coefficients) -> Callable[[slice], Vector]:
     return c if callable(c) else c.__getitem__
 
 
+def gram_of(table: Table, c: Coefficients) -> Matrix:
+    """A' diag(c) A, piece by piece."""
+    total, part = np.zeros((table.shape[1], table.shape[1])), by_piece(c)
+    for piece in table.pieces:
+        table.add_gram(total, piece, part(piece))
+    return table.whole_gram(total)
+
+
 @dataclass(frozen=True, eq=False)
 class DenseTable:
     """Rows of a NumPy array; of a sample that was not copied each piece is gathered when it is used."""
@@ -115,6 +140,7 @@ class DenseTable:
     A: Any
     rows: Rows = field(default_factory=lambda: NONE)  # the rows to visit; none stands for all
     labels: NDArray[np.uint8] = field(default_factory=lambda: UNLABELED)
+    look: Look = unwatched  # at the clock, before each piece of a Gram matrix
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -129,7 +155,7 @@ class DenseTable:
 
     def over(self, picked: Picked) -> DenseTable:
         """Some rows of the whole matrix."""
-        return DenseTable(*picked.of_matrix(self.A, LONG))
+        return DenseTable(*picked.of_matrix(self.A, LONG), self.look)
 
     def block(self, piece: slice) -> Matrix:
         """A piece as an array: of all rows a view, of a sample a copy."""
@@ -171,95 +197,19 @@ class DenseTable:
 
     def gram(self, c: Coefficients) -> Matrix:
         """A' diag(c) A; rows with c = 0 cost nothing."""
-        B, c = np.zeros((self.shape[1], self.shape[1])), by_piece(c)
-        for piece, rows in self.blocks():
-            weights = c(piece)
-            used = np.flatnonzero(weights)
-            if len(used) == 0:
-                continue
-            if len(used) < len(weights):
-                rows, weights = rows[used], weights[used]
-            B += rows.T @ (weights[:, None] * rows)
-        return B
+        return gram_of(self, c)
 
+    def add_gram(self, total: Matrix, piece: slice, c: Vector) -> None:
+        """Add a piece of it."""
+        self.look()
+        used = np.flatnonzero(c)
+        if len(used) == 0:
+            return
+        rows = self.block(piece)
+        if len(used) < len(c):
+            rows, c = rows[used], c[used]
+        total += rows.T @ (c[:, None] * rows)
 
-@dataclass(frozen=True, eq=False)
-class SparseTable:
-    """Rows of a CSR array with sorted columns; the loops are compiled (see `kernels`)."""
-
-    A: Any
-    rows: Rows = field(default_factory=lambda: NONE)  # the rows to visit; none stands for all
-    labels: NDArray[np.uint8] = field(default_factory=lambda: UNLABELED)
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        """The number of rows here, and of columns."""
-        return (len(self.rows) or self.A.shape[0], self.A.shape[1])
-
-    @cached_property
-    def pieces(self) -> list[slice]:
-        """The rows in pieces that fit in the cache with all that is computed of them."""
-        return cut(self.shape[0], PIECE)
-
-    def over(self, picked: Picked) -> SparseTable:
-        """Some rows of the whole matrix."""
-        return SparseTable(*picked.of_matrix(self.A, SHORT))
-
-    def blocks(self) -> Iterator[tuple[slice, Any]]:
-        """The rows as arrays, copied, few at a time: what they are multiplied with may make them dense."""
-        return ((few, self.A[self.rows[few] if len(self.rows) else few]) for few in cut(self.shape[0], PIECE // 8))
-
-    def parts(self, piece: slice) -> tuple[Any, Any, Any, Rows]:
-        """data, indices and indptr of the rows of a piece, and which of them to visit."""
-        A = self.A
-        if len(self.rows):
-            return A.data, A.indices, A.indptr, self.rows[piece]
-        start, stop, _ = piece.indices(A.shape[0])
-        return A.data, A.indices, A.indptr[start : stop + 1], NONE
-
-    def times(self, x: Vector, piece: slice = ALL) -> Vector:
-        """A x, or a piece of it."""
-        from tercet.objectives.kernels import csr_times
-
-        start, stop, _ = piece.indices(self.shape[0])
-        z = np.empty(stop - start)
-        csr_times(*self.parts(piece), np.ascontiguousarray(x), z)
-        return z
-
-    def lengths(self, piece: slice = ALL, P: Matrix | None = None) -> Vector:
-        """|a_i| for each row, or sqrt(a_i'P a_i), its length after a projection P."""
-        from tercet.objectives.kernels import csr_forms
-
-        start, stop, _ = piece.indices(self.shape[0])
-        squares = np.empty(stop - start)
-        csr_forms(*self.parts(piece), np.empty((0, 0)) if P is None else np.ascontiguousarray(P), squares)
-        return np.sqrt(np.maximum(squares, 0.0))
-
-    def weigh(self, c: Coefficients) -> Vector:
-        """A'c."""
-        return self._sums(c, UNLABELED, 1)[0]
-
-    def group_sums(self, c: Coefficients) -> Matrix:
-        """A'c split by the labels of the rows; all rows are one group where there are no labels."""
-        return self._sums(c, self.labels, int(self.labels.max(initial=0)) + 1)
-
-    def _sums(self, c: Coefficients, labels: NDArray[np.uint8], groups: int) -> Matrix:
-        from tercet.objectives.kernels import csr_weigh
-
-        sums, c = np.zeros((groups, self.shape[1])), by_piece(c)
-        for piece in self.pieces:
-            csr_weigh(*self.parts(piece), c(piece), labels[piece], sums)
-        return sums
-
-    def gram(self, c: Coefficients) -> Matrix:
-        """A' diag(c) A; rows with c = 0 cost nothing."""
-        from tercet.objectives.kernels import csr_gram
-
-        d, c = self.shape[1], by_piece(c)
-        flat = np.zeros(d * d)
-        for piece in self.pieces:
-            csr_gram(*self.parts(piece), c(piece), flat)
-        lower = flat.reshape(d, d)
-        B = lower + lower.T
-        B.ravel()[:: d + 1] *= 0.5
-        return B
+    def whole_gram(self, total: Matrix) -> Matrix:
+        """It is whole already."""
+        return total

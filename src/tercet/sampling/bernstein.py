@@ -10,20 +10,8 @@ from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 from typing import Any
 
-from tercet.sampling.bounds import (
-    MOST,
-    covers,
-    dimensions,
-    matrix_width,
-    number,
-    population,
-    positive,
-    probability,
-    serfling,
-    smallest,
-    unfolded,
-    whole,
-)
+from tercet.checks import number, positive, probability, whole
+from tercet.sampling.bounds import MOST, covers, dimensions, matrix_width, population, serfling, smallest, unfolded
 
 
 def bernstein_serfling(n: int, N: int) -> float:

@@ -15,41 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import asin, ceil, comb, cos, exp, inf, log, log1p, nan, pi, prod, sqrt
-from numbers import Integral, Real
+from math import asin, ceil, comb, cos, exp, log, log1p, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
 
+from tercet.checks import positive, probability, whole
+
 STATEMENTS = ("sharp", "corrected", "paper")
 MOST = 1e100  # sample sizes beyond the square of this are refused
 NET_POINTS = 100  # radii of the cover that are tried; each of them gives a bound, the best one is taken
-
-
-def number(value: Any) -> float:
-    """A real number as a float; nan for anything else, a truth value too."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
-
-
-def positive(call: str, name: str, value: Any) -> float:
-    """A positive finite number, or a ValueError that names it."""
-    if not 0 < number(value) < inf:
-        raise ValueError(f"{call}({name}={value!r}): {name} must be a positive finite number.")
-    return float(value)
-
-
-def probability(call: str, name: str, value: Any) -> float:
-    """A number strictly between 0 and 1, or a ValueError that names it."""
-    if not 0 < number(value) < 1:
-        raise ValueError(f"{call}({name}={value!r}): {name} is a probability strictly between 0 and 1.")
-    return float(value)
-
-
-def whole(call: str, name: str, value: Any, least: int = 1) -> int:
-    """A whole number that is at least `least`, or a ValueError that names it."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{call}({name}={value!r}): {name} must be a whole number that is at least {least}.")
-    return int(value)
 
 
 def check_statement(call: str, statement: str, paper: bool) -> str:

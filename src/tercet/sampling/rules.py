@@ -8,12 +8,14 @@ the sizes of the first and of the next iteration.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, log, nan
+from math import ceil, inf, log, nan
 from numbers import Integral
 from typing import Protocol
 
+from tercet.checks import above_one, flag, number, positive, three
 from tercet.records import Sizes
 
+NEVER_FULL = "the sample never becomes full"
 MISSED = 0.25  # of the gradient: B over a sample that leaves more goes over to a larger one
 
 
@@ -26,7 +28,7 @@ class Outlook:
     iteration: int
     sizes: Sizes
     step: float  # |s| of the last accepted step; nan before the first
-    blur: float  # the decrease that sampling error can pretend, over the decrease that the model predicts
+    noise_share: float  # the decrease that sampling error can pretend, over the decrease that the model predicts
     noisy: bool  # the last step was rejected, and sampling error explains that
     spreads: tuple[float, float, float] = (1.0, 1.0, 1.0)  # typical deviation of one term's g, B, T from the mean
     variances: tuple[float, float, float] = (nan, nan, nan)  # of the drawn terms' g, B, T, for rules that observe them
@@ -63,6 +65,9 @@ class Full:
     nested: bool = True
     replacement: bool = False
 
+    def __post_init__(self) -> None:
+        check_draws(self)
+
     def first(self, n: int, d: int) -> Sizes:
         """n for every part."""
         return Sizes(n, n, n, n)
@@ -72,11 +77,17 @@ class Full:
         return outlook.sizes
 
 
+def check_draws(rule: SizeRule) -> None:
+    """Whether samples are nested, and drawn with replacement, is True or False."""
+    for name in ("nested", "replacement"):
+        flag(type(rule).__name__, name, getattr(rule, name))
+
+
 def count(call: str, name: str, size: float, n: int) -> int:
     """A size given as a fraction (a float up to 1) or as a count (an int) of n terms."""
     whole = isinstance(size, Integral)
-    if isinstance(size, bool) or not size > 0 or (not whole and size > 1):
-        raise ValueError(f"{call}({name}={size}): give a fraction in (0, 1] or a positive whole number of terms.")
+    if not number(size) > 0 or (not whole and size > 1):
+        raise ValueError(f"{call}({name}={size!r}): give a fraction in (0, 1] or a positive whole number of terms.")
     return min(n, int(size) if whole else max(1, ceil(size * n)))
 
 
@@ -97,6 +108,7 @@ class Fixed:
     def __post_init__(self) -> None:
         for name in ("gradient", "hessian", "third"):
             count("Fixed", name, getattr(self, name), 1)
+        check_draws(self)
 
     def first(self, n: int, d: int) -> Sizes:
         """The same at every iteration."""
@@ -119,10 +131,8 @@ class Growing:
 
     def __post_init__(self) -> None:
         count("Growing", "start", self.start, 1)
-        if not self.factor > 1:
-            raise ValueError(
-                f"Growing(factor={self.factor}): factor must be above 1, or the sample never becomes full."
-            )
+        above_one("Growing", "factor", self.factor, NEVER_FULL)
+        check_draws(self)
 
     def first(self, n: int, d: int) -> Sizes:
         """The start fraction for g, B and T; values over all terms."""
@@ -152,10 +162,10 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         count("Adaptive", "start", self.start, 1)
-        if not (len(self.kappa) == 3 and all(k > 0 for k in self.kappa)):
-            raise ValueError(f"Adaptive(kappa={self.kappa}): give three positive numbers, for g, B and T.")
-        if not self.most > 1:
-            raise ValueError(f"Adaptive(most={self.most}): most must be above 1, or the sample never becomes full.")
+        if not all(0 < k < inf for k in three(self.kappa)):
+            raise ValueError(f"Adaptive(kappa={self.kappa!r}): give three positive finite numbers, for g, B and T.")
+        above_one("Adaptive", "most", self.most, NEVER_FULL)
+        check_draws(self)
 
     def first(self, n: int, d: int) -> Sizes:
         """The start fraction for g, B and T; values over all terms."""
@@ -174,7 +184,7 @@ class Adaptive:
             min(spread / max(kappa * outlook.step**power, 1e-300), 1e15) ** 2
             for spread, kappa, power in zip(outlook.spreads, self.kappa, (3, 2, 1), strict=True)
         ]
-        new = [min(outlook.n, ceil(min(max(a, m), self.most * m))) for a, m in zip(asked, old, strict=True)]
+        new = [ceil(min(outlook.n, max(a, m), self.most * m)) for a, m in zip(asked, old, strict=True)]
         # With a full gradient the last phase has begun, which is one of full data.
         return Sizes(outlook.n, *(new if new[0] < outlook.n else [outlook.n] * 3))
 
@@ -210,16 +220,15 @@ class Progressive:
 
     def __post_init__(self) -> None:
         for name in ("multiple", "kappa", "lag"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"Progressive({name}={getattr(self, name)}): {name} must be positive.")
-        if not self.factor > 1:
-            raise ValueError(
-                f"Progressive(factor={self.factor}): factor must be above 1, or the sample never becomes full."
-            )
+            positive("Progressive", name, getattr(self, name))
+        if not number(self.hard) >= 0:
+            raise ValueError(f"Progressive(hard={self.hard!r}): hard is a number of iterations that is at least 0.")
+        above_one("Progressive", "factor", self.factor, NEVER_FULL)
+        check_draws(self)
 
     def first(self, n: int, d: int) -> Sizes:
         """multiple * d terms, or all of them where that is most of the data anyway."""
-        return self.settle(ceil(self.multiple * d), n, 5.0)
+        return self.settle(ceil(min(n, self.multiple * d)), n, 5.0)
 
     def next(self, outlook: Outlook) -> Sizes:
         """The same sample while it still teaches, else the next larger one."""
@@ -228,9 +237,9 @@ class Progressive:
         kappa, factor, near = (self.kappa / 6, min(2.0, self.factor), 3.0) if hard else (self.kappa, self.factor, 10.0)
         if outlook.sizes.value >= n:
             return self.follow(outlook) if outlook.missed > MISSED else outlook.sizes
-        if not (outlook.noisy or outlook.blur * kappa >= 1.0):
+        if not (outlook.noisy or outlook.noise_share * kappa >= 1.0):
             return outlook.sizes
-        grown = self.settle(ceil(factor * m), n, near)
+        grown = self.settle(ceil(min(n, factor * m)), n, near)
         behind = min(m, n // 10)
         lags = grown.value == n and self.lag * outlook.d * (2.0 / outlook.cost) ** 2 <= behind
         return replace(grown, hessian=behind, third=behind) if lags else grown
@@ -238,7 +247,7 @@ class Progressive:
     def follow(self, outlook: Outlook) -> Sizes:
         """The next larger sample for B and T; once B is over all terms, T stays where it is."""
         sizes, n = outlook.sizes, outlook.n
-        m = self.settle(ceil(self.factor * sizes.hessian), n, max(1.0, 20.0 / outlook.cost)).hessian
+        m = self.settle(ceil(min(n, self.factor * sizes.hessian)), n, max(1.0, 20.0 / outlook.cost)).hessian
         return replace(sizes, hessian=m, third=sizes.third if m == n else m)
 
     def settle(self, m: int, n: int, near: float) -> Sizes:
@@ -249,5 +258,5 @@ class Progressive:
 
 def scale(sizes: Sizes, factor: float, n: int) -> Sizes:
     """g, B and T samples larger by a factor, at most n."""
-    grown = {name: min(n, ceil(factor * getattr(sizes, name))) for name in ("gradient", "hessian", "third")}
+    grown = {name: ceil(min(n, factor * getattr(sizes, name))) for name in ("gradient", "hessian", "third")}
     return replace(sizes, **grown)

@@ -10,18 +10,10 @@ from functools import lru_cache
 from math import isfinite, isnan, nan
 from typing import Any
 
+from tercet.checks import flag, number, positive, probability, three, whole
 from tercet.records import Sizes
 from tercet.sampling.bernstein import Bernstein, matrix_bernstein, tensor_bernstein, vector_bernstein
-from tercet.sampling.bounds import (
-    Hoeffding,
-    matrix_tail,
-    number,
-    positive,
-    probability,
-    tensor_tail,
-    vector_tail,
-    whole,
-)
+from tercet.sampling.bounds import Hoeffding, matrix_tail, tensor_tail, vector_tail
 from tercet.sampling.rules import Outlook, count
 
 BOUNDS = ("hoeffding", "bernstein")
@@ -50,6 +42,7 @@ class Ranges:
                 raise ValueError(
                     f"Ranges({name}={value!r}): give a number that is at least 0; inf where none is known."
                 )
+        flag("Ranges", "rank_one", self.rank_one)
 
     def as_tuple(self) -> Three:
         """The three in their order."""
@@ -113,14 +106,14 @@ class Theory:
     def __post_init__(self) -> None:
         positive("Theory", "eps", self.eps)
         probability("Theory", "delta", self.delta)
-        whole("Theory", "iterations", self.iterations)
+        whole("Theory", "iterations", self.iterations, most=1e15)
         count("Theory", "start", self.start, 1)
         if not isinstance(self.ranges, Ranges):
             raise ValueError(f"Theory(ranges={self.ranges!r}): give Ranges(gradient, hessian, third).")
-        if self.bound not in BOUNDS:
+        if not isinstance(self.bound, str) or self.bound not in BOUNDS:
             raise ValueError(f"Theory(bound={self.bound!r}): choose one of {', '.join(BOUNDS)}.")
-        if len(self.kappa) != 3:
-            raise ValueError(f"Theory(kappa={self.kappa}): give three positive numbers, for g, B and T.")
+        if any(isnan(kappa) for kappa in three(self.kappa)):
+            raise ValueError(f"Theory(kappa={self.kappa!r}): give three positive numbers, for g, B and T.")
         for kappa in self.kappa:
             positive("Theory", "kappa", kappa)
 

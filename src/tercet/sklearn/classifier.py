@@ -10,17 +10,18 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tercet.methods.run import Method
 from tercet.records import Certificate, Status, Vector
 from tercet.result import Result
 from tercet.sklearn.common import (
-    TABLE,
     announce,
     check_settings,
     model,
+    names_of,
     past_points,
+    rows_of,
     sandwich,
     seed_of,
     solve,
@@ -87,7 +88,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RobustClassifier:
         """Minimize f for each class against the rest; of two classes, for the second against the first."""
         check_settings(self, LOSSES)
-        X, y = validate_data(self, X, y, **TABLE)
+        X, y = rows_of(self, X, y)
         check_classification_targets(y)
         X, y, w = used_rows(X, y, sample_weight)
         classes = np.unique(y)
@@ -126,7 +127,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> Vector:
         """z = a'x for each row: of two classes the log-odds of the second, else one column for each class."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **TABLE)
+        X = rows_of(self, X, reset=False)
         z = X @ self.coef_.T + self.intercept_
         return z[:, 0] if len(self.classes_) == 2 else z
 
@@ -147,7 +148,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         X, y and sample_weight are those of the fit.
         """
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, reset=False, **TABLE)
+        X, y = rows_of(self, X, y, reset=False)
         X, y, w = used_rows(X, y, sample_weight)
         classes = np.unique(y)
         if not np.array_equal(classes, self.classes_):
@@ -158,7 +159,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         w = row_weights(self.class_weight, classes, y, w)
         results = self.result_ if isinstance(self.result_, tuple) else (self.result_,)
         each = [
-            sandwich(model(self, X, (y == classes[k]).astype(np.float64), w, self.loss), result)
+            sandwich(model(self, X, (y == classes[k]).astype(np.float64), w, self.loss), result, names_of(self))
             for k, result in zip(against_the_rest(classes), results, strict=True)
         ]
         return np.stack(each)

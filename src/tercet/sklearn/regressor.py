@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tercet.methods.run import Method
 from tercet.objectives.losses import check_scale
 from tercet.records import Certificate, Status, Vector
 from tercet.result import Result
 from tercet.sklearn.common import (
-    TABLE,
     announce,
     check_settings,
     model,
+    names_of,
     past_points,
+    rows_of,
     sandwich,
     seed_of,
     solve,
@@ -96,7 +97,7 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
         """Minimize f from the solution of least squares, or from the last fit."""
         check_settings(self, LOSSES)
         self._check_scale()
-        X, y = validate_data(self, X, y, y_numeric=True, **TABLE)
+        X, y = rows_of(self, X, y, y_numeric=True)
         X, y, w = used_rows(X, y.astype(np.float64, copy=False), sample_weight)
         past = past_points(self, X.shape[1])
         stages: list[Stage] = []
@@ -152,7 +153,7 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> Vector:
         """a'x for each row."""
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, **TABLE) @ self.coef_ + self.intercept_
+        return rows_of(self, X, reset=False) @ self.coef_ + self.intercept_
 
     def standard_errors(self, X: Any, y: Any, sample_weight: Any = None) -> Vector:
         """Standard errors of `coef_` and, as a last entry, of `intercept_`: the roots of diag(H^-1 S H^-1 / n).
@@ -161,9 +162,9 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
         `tercet.sklearn.common.sandwich`. The scale is taken as known. X, y and sample_weight are those of the fit.
         """
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, y_numeric=True, reset=False, **TABLE)
+        X, y = rows_of(self, X, y, y_numeric=True, reset=False)
         X, y, w = used_rows(X, y, sample_weight)
-        return self.scale_ * sandwich(model(self, X, y / self.scale_, w, self.loss), self.result_)
+        return self.scale_ * sandwich(model(self, X, y / self.scale_, w, self.loss), self.result_, names_of(self))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

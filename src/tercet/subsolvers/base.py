@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from tercet.objectives.base import Point
+from tercet.objectives.base import Traits
+from tercet.objectives.metered import MeteredPoint
 from tercet.records import Matrix, Meets, Step, Vector
 from tercet.vectors import length
 
@@ -17,36 +18,35 @@ class Taylor:
     """g, B and T at x: the gradient, and the points that give products with B and T (T is None for order 2)."""
 
     g: Vector
-    second: Point
-    third: Point | None
-    dense: bool  # the d x d Hessian may be formed
+    B: MeteredPoint
+    T: MeteredPoint | None
     forms_third: bool  # the d x d x d third derivative may be formed
 
 
 @dataclass(frozen=True)
-class Regularization:
-    """How far a step may go: sigma for the model without T and with it, the power p, and a bound on |s|.
+class Ask:
+    """What is asked of a sub-solver: sigma for the model without T and with it, the power p, and a bound on |s|.
 
-    `bends` says whether a third derivative may be bought for this step, `unexplained` what the last quadratic model
+    `buy_third` says whether a third derivative may be bought for this step, `unexplained` what the last quadratic model
     left of the gradient.
     """
 
-    second: float
-    third: float
+    sigma2: float
+    sigma3: float
     power: int = 4
     radius: float = np.inf
-    bends: bool = True
+    buy_third: bool = True
     unexplained: float = 1.0
 
 
 class Workspace(Protocol):
     """A sub-solver at one point: what does not depend on sigma is computed once and kept."""
 
-    def solve(self, how: Regularization) -> Step:
+    def solve(self, ask: Ask) -> Step:
         """An approximate minimizer of the model."""
         ...
 
-    def meets(self, step: Step, how: Regularization) -> Meets:
+    def meets(self, step: Step, ask: Ask) -> Meets:
         """Whether chi_{m,i}(s) <= theta |s|^(4-i), i = 1, 2, 3 (Condition 2 of the paper); None where not checked."""
         ...
 
@@ -57,19 +57,34 @@ class Workspace(Protocol):
 
 
 class Subsolver(Protocol):
-    """Settings of a way to minimize the model."""
+    """Settings of a way to minimize the model. One that is not for every objective also has `needs` (`Particular`)."""
 
     def prepare(self, taylor: Taylor) -> Workspace:
         """Get ready at a point."""
         ...
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a sub-solver asks of the run that it works in."""
+
+    power: int | None = None  # of the regularizer; None: that of the method
+    same_terms: bool = False  # B and T are taken over the terms of f
+
+
+class Particular(Protocol):
+    """A sub-solver that is not for every run."""
+
+    def needs(self, traits: Traits, sizes: Any) -> Needs:
+        """What it needs; ValueError where the objective or the size rule cannot give it."""
+        ...
+
+
+def needs_of(subsolver: Any, traits: Traits, sizes: Any) -> Needs:
+    """What a sub-solver needs; by default nothing."""
+    return subsolver.needs(traits, sizes) if hasattr(subsolver, "needs") else Needs()
+
+
 def meets_first(gradient: Vector, s: Vector, theta: float) -> bool:
     """chi_{m,1}(s) <= theta |s|^3 (Condition 2, i = 1)."""
     return length(gradient) <= theta * length(s) ** 3
-
-
-def check_positive(call: str, name: str, value: float) -> None:
-    """A setting that has to be a positive number."""
-    if not value > 0:
-        raise ValueError(f"{call}({name}={value}): {name} must be positive.")

@@ -7,10 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from tercet.criticality import third_order_measure
+from tercet.checks import positive, whole
+from tercet.critical.measures import third_order_measure
 from tercet.model import DenseModel, Regularizer, add_third
+from tercet.objectives.metered import MeteredPoint
 from tercet.records import Forecast, Matrix, Meets, Step, Tensor, Vector
-from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
+from tercet.subsolvers.base import Ask, Taylor, Workspace, meets_first
 from tercet.subsolvers.newton import minimize_model
 from tercet.subsolvers.spectral import Tridiagonal
 from tercet.vectors import length
@@ -34,13 +36,13 @@ class Dense:
     products: int = 1
 
     def __post_init__(self) -> None:
-        check_positive("Dense", "theta", self.theta)
-        check_positive("Dense", "relative", self.relative)
-        check_positive("Dense", "products", self.products)
+        positive("Dense", "theta", self.theta)
+        positive("Dense", "relative", self.relative)
+        whole("Dense", "products", self.products, most=100)
 
     def prepare(self, taylor: Taylor) -> Workspace:
         """Take B, and T where it is to be formed."""
-        if taylor.third is not None and taylor.forms_third:
+        if taylor.T is not None and taylor.forms_third:
             return FormedWorkspace(self, taylor)
         return SpectralWorkspace(self, taylor)
 
@@ -55,50 +57,56 @@ class SpectralWorkspace:
     plain: tuple[tuple[float, int, float], Vector, float] | None = None
 
     @cached_property
+    def B(self) -> Matrix:
+        """The Hessian."""
+        return self.taylor.B.hessian()
+
+    @cached_property
     def tridiagonal(self) -> Tridiagonal:
         """B = QTQ'."""
-        return Tridiagonal.of(self.taylor.second.hessian())
+        at = self.taylor.B
+        return at.view.meter.wait(Tridiagonal.of, self.B) if isinstance(at, MeteredPoint) else Tridiagonal.of(self.B)
 
-    def minimize(self, g: Vector, sigma: float, how: Regularization) -> Vector:
+    def minimize(self, g: Vector, sigma: float, ask: Ask) -> Vector:
         """The minimizer of g's + 1/2 s'Bs + sigma/p |s|^p within the radius."""
-        s, self.shift = self.tridiagonal.minimize(g, sigma, how.power, how.radius)
+        s, self.shift = self.tridiagonal.minimize(g, sigma, ask.power, ask.radius)
         return s
 
-    def plain_step(self, how: Regularization) -> Vector:
+    def plain_step(self, ask: Ask) -> Vector:
         """The step of the model without T."""
-        wanted = (how.second, how.power, how.radius)
+        wanted = (ask.sigma2, ask.power, ask.radius)
         if self.plain is None or self.plain[0] != wanted:
-            self.plain = (wanted, self.minimize(self.taylor.g, how.second, how), self.shift)
+            self.plain = (wanted, self.minimize(self.taylor.g, ask.sigma2, ask), self.shift)
         self.shift = self.plain[2]
         return self.plain[1]
 
-    def solve(self, how: Regularization) -> Step:
+    def solve(self, ask: Ask) -> Step:
         """The second-order step, corrected by T where that is worth its price."""
-        g, point = self.taylor.g, self.taylor.third
-        s = self.plain_step(how)
-        plain = Step(s, self.forecast(s), None, 1, how.second)
-        if point is None or not how.bends:
+        g, point = self.taylor.g, self.taylor.T
+        s = self.plain_step(ask)
+        plain = Step(s, self.forecast(s), None, 1, ask.sigma2)
+        if point is None or not ask.buy_third:
             return plain
         for bought in range(1, self.settings.products + 1):
             bend = point.third_square(s)
-            s = limited(s, self.minimize(g + 0.5 * bend, how.third, how), bought == 1)
-        second = self.forecast(s)
-        third = add_third(second, s, bend)
+            s = limited(s, self.minimize(g + 0.5 * bend, ask.sigma3, ask), bought == 1)
+        quadratic = self.forecast(s)
+        cubic = add_third(quadratic, s, bend)
         # T[s_2]^2 is not T[s]^2: where the corrected step does not even promise a decrease, the plain one is tried.
-        return Step(s, second, third, 1 + bought, how.third) if third.decrease > 0 else plain
+        return Step(s, quadratic, cubic, 1 + bought, ask.sigma3) if cubic.decrease > 0 else plain
 
-    def meets(self, step: Step, how: Regularization) -> Meets:
+    def meets(self, step: Step, ask: Ask) -> Meets:
         """For the quadratic model as the radius left it; after a correction by T nothing more is bought to check it."""
-        if step.third:
+        if step.cubic:
             return None, None, None
-        gradient = step.second.gradient + Regularizer(how.second, how.power).gradient(step.s)
+        gradient = step.quadratic.gradient + Regularizer(ask.sigma2, ask.power).gradient(step.s)
         r = length(step.s)
-        lowest = how.second * r ** (how.power - 2) - self.tridiagonal.floor  # hess m >= B + sigma |s|^(p-2) I
+        lowest = ask.sigma2 * r ** (ask.power - 2) - self.tridiagonal.floor  # hess m >= B + sigma |s|^(p-2) I
         return meets_first(gradient, step.s, self.settings.theta), -lowest <= self.settings.theta * r * r, None
 
     def forecast(self, s: Vector) -> Forecast:
         """g's + 1/2 s'Bs and its gradient."""
-        g, Bs = self.taylor.g, self.taylor.second.hessian() @ s
+        g, Bs = self.taylor.g, self.B @ s
         return Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
 
     def decreases(self, vectors: Matrix) -> Vector:
@@ -124,24 +132,24 @@ class FormedWorkspace:
     @cached_property
     def T(self) -> Tensor:
         """The third derivative, formed."""
-        assert self.taylor.third is not None
-        return self.taylor.third.third_tensor(np.eye(len(self.taylor.g)))
+        assert self.taylor.T is not None
+        return self.taylor.T.third_tensor(np.eye(len(self.taylor.g)))
 
-    def solve(self, how: Regularization) -> Step:
+    def solve(self, ask: Ask) -> Step:
         """A local minimizer of the whole model within the radius, on the branch of s = 0."""
-        g, B = self.taylor.g, self.taylor.second.hessian()
-        T, sigma = (self.T, how.third) if how.bends else (None, how.second)
-        model = DenseModel(g, B, T, Regularizer(sigma, how.power))
-        s, inner = minimize_model(model, self.settings.theta, self.settings.relative, how.radius)
+        g, B = self.taylor.g, self.taylor.B.hessian()
+        T, sigma = (self.T, ask.sigma3) if ask.buy_third else (None, ask.sigma2)
+        model = DenseModel(g, B, T, Regularizer(sigma, ask.power))
+        s, inner = minimize_model(model, self.settings.theta, self.settings.relative, ask.radius)
         Bs = B @ s
-        second = Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
-        return Step(s, second, None if T is None else add_third(second, s, (T @ s) @ s), inner, sigma)
+        quadratic = Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
+        return Step(s, quadratic, None if T is None else add_third(quadratic, s, (T @ s) @ s), inner, sigma)
 
-    def meets(self, step: Step, how: Regularization) -> Meets:
+    def meets(self, step: Step, ask: Ask) -> Meets:
         """Whether chi_{m,i}(s) <= theta |s|^(4-i) for i = 1, 2, 3."""
         s, theta = step.s, self.settings.theta
-        T = self.T if step.third else None
-        model = DenseModel(self.taylor.g, self.taylor.second.hessian(), T, Regularizer(step.sigma, how.power))
+        T = self.T if step.cubic else None
+        model = DenseModel(self.taylor.g, self.taylor.B.hessian(), T, Regularizer(step.sigma, ask.power))
         r = length(s)
         values, basis = np.linalg.eigh(model.hessian(s))
         kernel = basis[:, np.abs(values) <= max(1e-8, theta * r * r)]

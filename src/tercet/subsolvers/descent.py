@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tercet.checks import positive, whole
 from tercet.model import ProductModel, Regularizer
 from tercet.records import Matrix, Meets, Step, Vector
-from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
+from tercet.subsolvers.base import Ask, Taylor, Workspace, meets_first
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,10 @@ class Accelerated:
 
 def check_settings(settings: GradientDescent | Accelerated) -> None:
     """Step, theta and the number of iterations are positive."""
-    for name in ("step", "theta", "iterations"):
-        check_positive(type(settings).__name__, name, getattr(settings, name))
+    call = type(settings).__name__
+    positive(call, "step", settings.step)
+    positive(call, "theta", settings.theta)
+    whole(call, "iterations", settings.iterations, most=1e6)
 
 
 @dataclass(eq=False)
@@ -63,17 +66,17 @@ class DescentWorkspace:
     iterations: int
     momentum: bool
 
-    def solve(self, how: Regularization) -> Step:
+    def solve(self, ask: Ask) -> Step:
         """The last point of the descent, which is the lowest."""
-        third = self.taylor.third if how.bends else None
-        sigma = how.second if third is None else how.third
-        product = None if third is None else third.third_product
-        model = ProductModel(self.taylor.g, self.taylor.second.hessian_product, product, Regularizer(sigma, how.power))
+        T = self.taylor.T if ask.buy_third else None
+        sigma = ask.sigma2 if T is None else ask.sigma3
+        product = None if T is None else T.third_product
+        model = ProductModel(self.taylor.g, self.taylor.B.hessian_product, product, Regularizer(sigma, ask.power))
         s = np.zeros_like(self.taylor.g)
         value, gradient, forecasts = 0.0, self.taylor.g, None
         velocity, rate, age, inner = np.zeros_like(s), self.step, 0, 0
         while inner < self.iterations and not (inner > 0 and meets_first(gradient, s, self.theta)):
-            trial = self.shorten(s + velocity - rate * gradient, how.radius)
+            trial = self.shorten(s + velocity - rate * gradient, ask.radius)
             inner += 1
             new, slope, seen = model.evaluate(trial)
             if not new < value:
@@ -87,12 +90,12 @@ class DescentWorkspace:
             age += 1
             velocity = (age / (age + 3.0)) * (trial - s) if self.momentum else velocity
             s, value, gradient, forecasts = trial, new, slope, seen
-        second, bent = forecasts or model.forecasts(s)
-        return Step(s, second, bent, inner, sigma)
+        quadratic, cubic = forecasts or model.forecasts(s)
+        return Step(s, quadratic, cubic, inner, sigma)
 
-    def meets(self, step: Step, how: Regularization) -> Meets:
+    def meets(self, step: Step, ask: Ask) -> Meets:
         """The first condition, from the forecast; the others would take products."""
-        gradient = step.forecast.gradient + Regularizer(step.sigma, how.power).gradient(step.s)
+        gradient = step.forecast.gradient + Regularizer(step.sigma, ask.power).gradient(step.s)
         return meets_first(gradient, step.s, self.theta), None, None
 
     def shorten(self, s: Vector, radius: float) -> Vector:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tercet.checks import positive, whole
 from tercet.model import Regularizer, add_third
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
-from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive, meets_first
+from tercet.subsolvers.base import Ask, Taylor, Workspace, meets_first
 from tercet.subsolvers.dense import limited
-from tercet.subsolvers.spectral import Tridiagonal, regularized_step
+from tercet.subsolvers.spectral import EPS, Tridiagonal, regularized_step
 from tercet.vectors import combine, length
 
 CAUTION = 20.0  # where the model bends down, the shift of a step is this many times what would hold it up
@@ -34,8 +35,9 @@ class Krylov:
     vectors: int = 200
 
     def __post_init__(self) -> None:
-        for name in ("theta", "relative", "vectors"):
-            check_positive("Krylov", name, getattr(self, name))
+        positive("Krylov", "theta", self.theta)
+        positive("Krylov", "relative", self.relative)
+        whole("Krylov", "vectors", self.vectors, most=1e6)
 
     def prepare(self, taylor: Taylor) -> Workspace:
         """Begin with an empty basis."""
@@ -57,7 +59,7 @@ class KrylovWorkspace:
         """One more vector, at the price of one product with B; False when the space is complete or large enough."""
         if not self.grow():
             return False
-        self.follow(self.taylor.second.hessian_product(self.V[-1]))
+        self.follow(self.taylor.B.hessian_product(self.V[-1]))
         return True
 
     def grow(self) -> bool:
@@ -90,49 +92,49 @@ class KrylovWorkspace:
         """T over the vectors so far."""
         return Tridiagonal(np.array(self.diag), np.array(self.off))
 
-    def cautious(self, how: Regularization) -> bool:
+    def cautious(self, ask: Ask) -> bool:
         """Whether the model bends down in this space, and a radius says how far that can be trusted."""
-        return bool(np.isfinite(how.radius)) and self.tridiagonal.floor > 0.0
+        return bool(np.isfinite(ask.radius)) and self.tridiagonal.floor > 0.0
 
-    def coordinates(self, how: Regularization) -> tuple[Vector, float]:
+    def coordinates(self, ask: Ask) -> tuple[Vector, float]:
         """The coordinates z of the minimizer over the vectors so far, and its shift."""
         c = np.zeros(len(self.V))
         c[0] = length(self.taylor.g)
-        if self.cautious(how):
-            return cautious_step(self.tridiagonal, c, how)
-        return regularized_step(self.tridiagonal, c, how.second, how.power, how.radius)
+        if self.cautious(ask):
+            return cautious_step(self.tridiagonal, c, ask)
+        return regularized_step(self.tridiagonal, c, ask.sigma2, ask.power, ask.radius)
 
-    def minimize(self, how: Regularization) -> tuple[Vector, float]:
+    def minimize(self, ask: Ask) -> tuple[Vector, float]:
         """The coordinates z of the minimizer over a space that is large enough, and its shift."""
         norm = length(self.taylor.g)
         while True:
             if self.V:
-                z, shift = self.coordinates(how)
+                z, shift = self.coordinates(ask)
                 left = 0.0 if self.rest is None else length(self.rest) * abs(float(z[-1]))
                 enough = max(min(self.settings.relative * norm, self.settings.theta * length(z) ** 3), 1e-14 * norm)
-                if left <= enough or self.cautious(how):
+                if left <= enough or self.cautious(ask):
                     return z, shift
             if not self.extend():
                 return z, shift
 
-    def solve(self, how: Regularization) -> Step:
+    def solve(self, ask: Ask) -> Step:
         """The second-order step, corrected by T where that is worth its price."""
-        g, point = self.taylor.g, self.taylor.third
+        g, point = self.taylor.g, self.taylor.T
         if not np.any(g):
-            return Step(np.zeros_like(g), Forecast(0.0, g), None, 0, how.second)
+            return Step(np.zeros_like(g), Forecast(0.0, g), None, 0, ask.sigma2)
         before = len(self.V)
-        z, _ = self.minimize(how)
+        z, _ = self.minimize(ask)
         s = combine(z, self.V)
-        plain = Step(s, self.forecast(z), None, len(self.V) - before, how.second)
-        if point is None or not how.bends or self.cautious(how):
+        plain = Step(s, self.forecast(z), None, len(self.V) - before, ask.sigma2)
+        if point is None or not ask.buy_third or self.cautious(ask):
             return plain
         bend = point.third_square(s)
         c = 0.5 * np.array([float(v @ bend) for v in self.V])
         c[0] += length(g)
-        z = limited(z, regularized_step(self.tridiagonal, c, how.third, how.power, how.radius)[0], True)
-        s, second = combine(z, self.V), self.forecast(z)
-        third = add_third(second, s, bend)
-        return Step(s, second, third, plain.inner, how.third) if third.decrease > 0 else plain
+        z = limited(z, regularized_step(self.tridiagonal, c, ask.sigma3, ask.power, ask.radius)[0], True)
+        s, quadratic = combine(z, self.V), self.forecast(z)
+        cubic = add_third(quadratic, s, bend)
+        return Step(s, quadratic, cubic, plain.inner, ask.sigma3) if cubic.decrease > 0 else plain
 
     def forecast(self, z: Vector) -> Forecast:
         """g's + 1/2 s'Bs and its gradient g + Bs at s = Vz; BV = VT and, beyond the last vector, the rest."""
@@ -143,11 +145,11 @@ class KrylovWorkspace:
             Bs += float(z[-1]) * self.rest
         return Forecast(-(length(g) * float(z[0]) + 0.5 * float(z @ Tz)), g + Bs)
 
-    def meets(self, step: Step, how: Regularization) -> Meets:
+    def meets(self, step: Step, ask: Ask) -> Meets:
         """The first condition for the quadratic model; the others would take products."""
-        if step.third:
+        if step.cubic:
             return None, None, None
-        gradient = step.second.gradient + Regularizer(how.second, how.power).gradient(step.s)
+        gradient = step.quadratic.gradient + Regularizer(ask.sigma2, ask.power).gradient(step.s)
         return meets_first(gradient, step.s, self.settings.theta), None, None
 
     def decreases(self, vectors: Matrix) -> Vector | None:
@@ -155,7 +157,7 @@ class KrylovWorkspace:
         return None
 
 
-def cautious_step(T: Tridiagonal, c: Vector, how: Regularization) -> tuple[Vector, float]:
+def cautious_step(T: Tridiagonal, c: Vector, ask: Ask) -> tuple[Vector, float]:
     """The lower of two points: the minimizers of c'z + 1/2 z'Tz along -(T + mu I)^-1 c and along -c.
 
     mu = 20 |lambda_min| lets all directions of the gradient take part; -c leads to the Cauchy point. Both go no further
@@ -163,15 +165,18 @@ def cautious_step(T: Tridiagonal, c: Vector, how: Regularization) -> tuple[Vecto
 
         c'z + 1/2 z'Tz + sigma/p |z|^p = 0
     """
-    shift, p = CAUTION * T.floor, how.power
+    shift, p = CAUTION * T.floor, ask.power
 
     def furthest(z: Vector) -> tuple[float, Vector]:
         u = z / length(z)
         slope, curvature = float(c @ u), float(u @ T.times(u))
         # That equation over t = |z| is the one of a minimizer with half the curvature and sigma / p.
         half = Tridiagonal(np.array([0.5 * curvature]), np.zeros(0))
-        t = float(regularized_step(half, np.array([slope]), how.second / p, p, how.radius)[0][0])
+        t = float(regularized_step(half, np.array([slope]), ask.sigma2 / p, p, ask.radius)[0][0])
         t = min(t, -slope / curvature) if curvature > 0.0 else t
         return t * slope + 0.5 * t * t * curvature, t * u
 
-    return min(map(furthest, (-T.solver(shift - T.floor)(c), -c)), key=lambda found: found[0])[1], shift
+    rise = shift - T.floor
+    while (solve := T.solver(rise)) is None:  # rounding of a floor that should be 0
+        rise = max(4.0 * rise, EPS * (T.bound + T.floor), 1e-280)
+    return min(map(furthest, (-solve(c), -c)), key=lambda found: found[0])[1], T.floor + rise

@@ -15,6 +15,7 @@ import numpy as np
 from tercet.model import power_of
 from tercet.records import Matrix, Vector
 from tercet.vectors import length
+from tercet.watch import LONG, tridiagonalize
 
 EPS = float(np.finfo(float).eps)
 
@@ -38,7 +39,10 @@ class Tridiagonal:
         d = len(B)
         if d < 3:
             return Tridiagonal(np.diag(B).copy(), np.diag(B, 1).copy())
-        factored, diag, off, tau, _ = lapack().dsytrd(B, lower=1, lwork=8 * d)
+        if d < LONG:  # for a small matrix the wrapper of SciPy is faster
+            factored, diag, off, tau, _ = lapack().dsytrd(B, lower=1, lwork=8 * d)
+        else:
+            factored, diag, off, tau = tridiagonalize(B)
         return Tridiagonal(diag, off, np.asfortranarray(factored[1:, :-1]), tau)
 
     def rotate(self, v: Matrix, back: bool = False) -> Matrix:
@@ -110,7 +114,6 @@ def lapack() -> Any:
     return scipy.linalg.lapack
 
 
-@np.errstate(over="ignore")  # the length of a step where B is nearly 0, before the radius shortens it
 def regularized_step(T: Tridiagonal, c: Vector, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
     """The minimizer s of c's + 1/2 s'Ts + sigma/p |s|^p over |s| <= radius, and its shift mu.
 
@@ -119,7 +122,7 @@ def regularized_step(T: Tridiagonal, c: Vector, sigma: float, power: int, radius
     """
     guess = np.inf
     if T.floor == 0.0:
-        if not np.any(c):
+        if not c.any():
             return np.zeros_like(c), 0.0
         solve = T.solver(0.0)
         if solve is not None:
@@ -144,8 +147,8 @@ def secular(T: Tridiagonal, c: Vector, guess: float, sigma: float, power: int, r
     high = max(size / radius, size ** (q / (q + 1)) * sigma ** (1.0 / (q + 1)), 1e-280) * (1.0 + 1e-12)
     low = sigma * power_of(size / (T.bound + T.floor + high), q) if T.floor == 0.0 else 0.0
     finest = EPS * (T.bound + T.floor) if T.floor > 0.0 else 0.0
-    while finest > 0.0 and T.solver(high) is None:  # rounding of the floor
-        high = max(4.0 * high, finest)
+    while T.solver(high) is None:  # rounding of the floor, or of an eigenvalue that should be 0
+        high = max(4.0 * high, EPS * (T.bound + T.floor), 1e-280)
     rise, best = min(high, max(low, guess)), None
     for _ in range(200):
         solve, mu = T.solver(rise), T.floor + rise
@@ -161,7 +164,8 @@ def secular(T: Tridiagonal, c: Vector, guess: float, sigma: float, power: int, r
                 low = rise
             if abs(r - rho) <= 1e-13 * rho:
                 return s, rise
-            bend = float((s / r) @ solve(s / r)) / r if r > 0.0 else 0.0
+            u = s / r if r > 0.0 else s
+            bend = float(u @ solve(u)) / r if r > 0.0 else 0.0
             slope = bend + (0.0 if rho >= radius else 1.0 / max(q * mu * rho, 1e-300))
             following = rise - (1.0 / r - 1.0 / rho) / slope if slope > 0.0 and rho > 0.0 and r > 0.0 else np.nan
         if best is not None and high - low <= max(finest, 4 * EPS * high):

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tercet.objectives.base import NotFiniteError
+from tercet.checks import positive, whole
+from tercet.objectives.base import NotFiniteError, Traits
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
-from tercet.subsolvers.base import Regularization, Taylor, Workspace, check_positive
+from tercet.subsolvers.base import Ask, Needs, Taylor, Workspace
 from tercet.subsolvers.dense import Dense, SpectralWorkspace
 from tercet.subsolvers.krylov import Krylov, KrylovWorkspace
 from tercet.vectors import combine, fits, length
@@ -40,14 +41,15 @@ class Subspace:
     krylov: float = 0.3
 
     def __post_init__(self) -> None:
-        for name in ("relative", "looks", "krylov"):
-            check_positive("Subspace", name, getattr(self, name))
+        positive("Subspace", "relative", self.relative)
+        whole("Subspace", "looks", self.looks, most=1e6)
+        positive("Subspace", "krylov", self.krylov)
 
-    def check(self, objective: Any, sizes: Any) -> None:
-        """What the span needs: rows, and the same rows at the next point."""
-        if not getattr(objective, "spans", False):
+    def needs(self, traits: Traits, sizes: Any) -> Needs:
+        """Rows, and the same rows at the next point and for all derivatives; without T the regularizer is cubic."""
+        if not traits.images:
             raise ValueError(
-                f"minimize(method=...): Subspace() works on a LinearModel, not on {type(objective).__name__}; "
+                f"minimize(method=...): Subspace() works on a LinearModel, and this problem has {traits.provenance}; "
                 "give subsolver=Krylov()."
             )
         if not sizes.nested:
@@ -55,6 +57,7 @@ class Subspace:
                 f"minimize(method=...): Subspace() remembers steps, and {sizes!r} draws other terms each time; "
                 "give sizes=Progressive() or Full(), or subsolver=Krylov()."
             )
+        return Needs(power=3, same_terms=True)
 
     def prepare(self, taylor: Taylor) -> Workspace:
         """Nothing is computed yet."""
@@ -65,19 +68,19 @@ class Subspace:
 class ImageSpace(KrylovWorkspace):
     """A Krylov space with what A makes of its vectors; the last one costs no product with A' until another follows."""
 
+    source: Any = None  # what A makes of directions
     images: list[Vector] = field(default_factory=list)  # all, or only the last
 
     def extend(self) -> bool:
         """One more vector v, with Av and v'Bv."""
-        point: Any = self.taylor.second
         if self.V:
-            self.follow(point.hessian_from(self.V[-1], self.images[-1]))
+            self.follow(self.source.product(self.V[-1], self.images[-1]))
         if not self.grow():
             return False
         if len(self.images) == KEPT:
             self.images.clear()
-        self.images.append(point.along(self.V[-1]))
-        self.diag.append(point.curvature(self.V[-1], self.images[-1]))
+        self.images.append(self.source.along(self.V[-1]))
+        self.diag.append(self.source.curvature(self.V[-1], self.images[-1]))
         return True
 
 
@@ -88,48 +91,54 @@ class SubspaceWorkspace:
     settings: Subspace
     taylor: Taylor
     span: Any = None
-    last: tuple[Regularization, Step] | None = None  # the stop test asks for it, too
+    last: tuple[Ask, Step] | None = None  # the stop test asks for it, too
 
-    def direction(self, how: Regularization) -> tuple[Vector, Vector]:
+    @cached_property
+    def source(self) -> Any:
+        """What A makes of directions at x."""
+        return self.taylor.B.engine.images(self.taylor.B)
+
+    def direction(self, ask: Ask) -> tuple[Vector, Vector]:
         """p and Ap."""
-        g, point = self.taylor.g, self.taylor.second
-        if how.unexplained >= POOR:
-            return g, point.along(g)  # type: ignore[attr-defined] # a linear model's point
-        space, z = ImageSpace(Krylov(), self.taylor), np.ones(1)  # type: ImageSpace, Vector
-        enough = max(self.settings.krylov, how.unexplained / POOR) * length(g)
+        g = self.taylor.g
+        if ask.unexplained >= POOR:
+            return g, self.source.along(g)
+        space = ImageSpace(Krylov(), self.taylor, source=self.source)
+        z: Vector = np.ones(1)
+        enough = max(self.settings.krylov, ask.unexplained / POOR) * length(g)
         while space.extend():
             left = space.off[-1] * abs(float(z[-1])) if space.off else length(g)  # by the vectors before this one
-            z = space.coordinates(how)[0]
-            if left <= enough or space.cautious(how):
+            z = space.coordinates(ask)[0]
+            if left <= enough or space.cautious(ask):
                 break
         p = combine(z, space.V)
         if fits(p) and len(space.images) == len(z):
             return p, combine(z, space.images)
         p = p if fits(p) else g
-        return p, point.along(p)  # type: ignore[attr-defined] # a linear model's point
+        return p, self.source.along(p)
 
     @cached_property
     def first(self) -> SpectralWorkspace:
         """The quadratic model at x."""
         return model(self.span.at())
 
-    def solve(self, how: Regularization) -> Step:
+    def solve(self, ask: Ask) -> Step:
         """The step of the model over the span, or a longer way down that begins with it."""
         if not fits(self.taylor.g):
-            return Step(np.zeros_like(self.taylor.g), Forecast(0.0, self.taylor.g), None, 0, how.second)
+            return Step(np.zeros_like(self.taylor.g), Forecast(0.0, self.taylor.g), None, 0, ask.sigma2)
         if self.span is None:
-            self.span = self.taylor.second.span(*self.direction(how))  # type: ignore[attr-defined] # a linear model's point
-        how = replace(how, third=0.0, bends=False)
-        if self.last is None or self.last[0] != how:
-            self.last = (how, self.descend(how))
+            self.span = self.source.span(*self.direction(ask))
+        ask = replace(ask, sigma3=0.0, buy_third=False)
+        if self.last is None or self.last[0] != ask:
+            self.last = (ask, self.descend(ask))
         return self.last[1]
 
-    def descend(self, how: Regularization) -> Step:
+    def descend(self, ask: Ask) -> Step:
         """Steps over the span, each no longer than twice the one before."""
-        step, start = self.first.solve(how), self.taylor.second.value()
+        step, start = self.first.solve(ask), self.taylor.B.value()
         here = self.span.at(step.s)
-        if not start - here.value() >= ENOUGH * step.second.decrease > 0.0:
-            return Step(here.s, step.second, None, step.inner, step.sigma, here.counted, 1.0)
+        if not start - here.value() >= ENOUGH * step.quadratic.decrease > 0.0:
+            return Step(here.s, step.quadratic, None, step.inner, step.sigma, here.metered, 1.0)
         there, radius, looks = None, 2.0 * length(step.s), 1
         enough = self.settings.relative * length(self.first.taylor.g)
         while looks < self.settings.looks and length(here.gradient()) > enough:
@@ -137,18 +146,18 @@ class SubspaceWorkspace:
                 there = there or model(here)
             except NotFiniteError:  # a good point to stop at
                 break
-            more = there.solve(replace(how, second=0.0, radius=radius))
+            more = there.solve(replace(ask, sigma2=0.0, radius=radius))
             trial, looks = self.span.at(here.c + more.s), looks + 1
-            ratio = (here.value() - trial.value()) / max(more.second.decrease, 1e-300)
+            ratio = (here.value() - trial.value()) / max(more.quadratic.decrease, 1e-300)
             radius = length(more.s) * (2.0 if ratio > 0.75 else 1.0 if ratio > 0.25 else 0.5)
             if ratio >= ENOUGH:
                 here, there = trial, None
-        g, B = self.first.taylor.g, self.first.taylor.second.hessian()
+        g, B = self.first.taylor.g, self.first.taylor.B.hessian()
         left = length(here.gradient() - (g + B @ here.c)) / length(g)
         seen = Forecast(start - here.value(), here.gradient())
-        return Step(here.s, seen, None, looks, step.sigma, here.counted, left)
+        return Step(here.s, seen, None, looks, step.sigma, here.metered, left)
 
-    def meets(self, step: Step, how: Regularization) -> Meets:
+    def meets(self, step: Step, ask: Ask) -> Meets:
         """Not known outside the span."""
         return None, None, None
 
@@ -160,4 +169,4 @@ class SubspaceWorkspace:
 def model(here: Any) -> SpectralWorkspace:
     """The quadratic model at a point of the span, in its few coordinates."""
     here.hessian()
-    return SpectralWorkspace(Dense(), Taylor(here.gradient(), here, None, True, False))
+    return SpectralWorkspace(Dense(), Taylor(here.gradient(), here, None, False))

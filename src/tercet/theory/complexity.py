@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from math import ceil, floor, inf, isfinite, isnan, log
 from typing import Any
 
-from tercet.sampling.bounds import number, positive, probability, whole
+from tercet.checks import number, positive, probability, whole
 
 PAPER_KAPPA = (0.25, 0.25, 0.5)
 PAPER_GAMMA = (0.8, 1.2, 2.0)

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tercet.objectives.linear import DENSE_LIMIT, LinearModel, LinearView, Penalty
+from tercet.checks import positive, whole
+from tercet.objectives.linear.bounds import weighted_gram
+from tercet.objectives.linear.model import DENSE_LIMIT, LinearModel
+from tercet.objectives.linear.point import LinearView, Penalty
 from tercet.objectives.losses import Cauchy, GemanMcClure, Logistic, SigmoidSquares, Squares, Welsch
-from tercet.objectives.variances import weighted_gram
+from tercet.objectives.metered import Meter, Metered
 from tercet.records import Vector
-from tercet.sampling.bounds import positive, whole
 from tercet.sampling.theory import Ranges
 
 EXACT = "exact"
@@ -215,12 +217,13 @@ def estimate_constants(
     call = "estimate_constants"
     radius, points, terms = positive(call, "radius", radius), whole(call, "points", points), whole(call, "terms", terms)
     bound = problem.bind(x0)
+    metered = Metered.of(bound.objective, Meter(bound.objective.n))
     rng, met = np.random.default_rng(seed), np.zeros(4)
     low, high = 0.0, 0.0
     for _ in range(points):
         x = bound.x0 + radius * rng.random() * unit(rng, bound.objective.d)
         for i in rng.choice(bound.objective.n, size=min(terms, bound.objective.n), replace=False):
-            found, ends = look(bound.objective.over(np.array([i])), x, radius, rng)
+            found, ends = look(metered.over(np.array([i])), x, radius, rng)
             met, low, high = np.maximum(met, found), min(low, ends[0]), max(high, ends[1])
     how = f"estimate: the largest of {points} points within {radius:g} of x0 and {terms} terms each; not a bound"
     L_f, L_g, L_b, L_t = (float(v) for v in met)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tercet.objectives.base import Bound, digest, name_of
-from tercet.objectives.finite_sum import DENSE_LIMIT, GROUPS
+from tercet.checks import refuse_masked
+from tercet.objectives.base import Bound, Traits, digest, name_of
+from tercet.objectives.finite_sum import GROUPS, sum_traits
 from tercet.records import Matrix, Rows, Vector
-from tercet.torch.graph import Graph, differentiate, to_host
+from tercet.torch.graph import Graph, Latest, differentiate, to_host
 from tercet.torch.point import TorchPoint
 from tercet.torch.structure import Structure, entries_of, full_roles, plain_roles
 
@@ -126,12 +128,14 @@ def check_data(data: Any) -> tuple[Tensor, ...]:
         data = torch.utils.data.default_collate([data[i] for i in range(len(data))]) if len(data) else ()
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     try:
+        for part in parts:
+            refuse_masked(part)
         tensors = tuple(
             part.detach() if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part)) for part in parts
         )
     except (TypeError, ValueError) as error:
         kinds = ", ".join(type(part).__name__ for part in parts)
-        raise ValueError(f"FiniteSum(data=...): give a tensor or a tuple of tensors, not {kinds}.") from error
+        raise ValueError(f"FiniteSum(data=...): give a tensor or a tuple of tensors, not {kinds} ({error}).") from error
     sizes = {t.shape[0] if t.ndim else 0 for t in tensors}
     if len(sizes) != 1 or 0 in sizes:
         raise ValueError(
@@ -191,23 +195,16 @@ class SumObjective:
     n: int
     chunk: int
     batches: bool = True  # whether rows of a Hessian can be taken some at once
-    how: str = "derivatives by PyTorch"
-    forms_third: bool = False
 
-    @property
+    @cached_property
     def d(self) -> int:
         """The number of variables."""
         return sum(self.structure.sizes)
 
     @property
-    def dense(self) -> bool:
-        """Whether the Hessian is formed."""
-        return self.d <= DENSE_LIMIT
-
-    @property
-    def hessian_cost(self) -> float:
+    def traits(self) -> Traits:
         """A Hessian is a product for each variable, some of them at once."""
-        return max(2.0, self.d / 8)
+        return sum_traits(self.d, "derivatives by PyTorch")
 
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""
@@ -223,19 +220,16 @@ class SumView:
     objective: SumObjective
     rows: Tensor | None
     terms: int
-    kept: tuple[Vector, Graph] | None = None
+    latest: Latest = field(default_factory=Latest)
 
-    def settle(self, x: Vector) -> Vector:
-        """x itself: nothing is known of directions that do not matter."""
-        return x
+    @property
+    def sampled(self) -> bool:
+        """Whether these are some of the examples."""
+        return self.rows is not None
 
-    def recall(self, x: Vector, memento: dict[str, Any]) -> SumPoint:
-        """The point at x."""
-        return self.at(x)
-
-    def at(self, x: Vector, near: Any = None) -> SumPoint:
+    def at(self, x: Vector, carry: None = None) -> TorchPoint:
         """These examples at x."""
-        return SumPoint(self, x)
+        return TorchPoint(self, x)
 
     def batches(self) -> Iterator[list[Tensor]]:
         """The examples, a chunk at a time."""
@@ -254,16 +248,16 @@ class SumView:
 
     def graphs(self, x: Vector) -> Iterator[Graph]:
         """The sum over each chunk."""
-        if self.kept is not None and self.kept[0] is x:
-            yield self.kept[1]
-            return
-        self.kept = None
+        if self.terms <= self.objective.chunk:
+            yield self.latest.graph(x, lambda: next(self.new_graphs(x)))
+        else:
+            yield from self.new_graphs(x)
+
+    def new_graphs(self, x: Vector) -> Iterator[Graph]:
+        """The same, none of them kept."""
         leaves = self.leaves(x)
         for total in self.sums(leaves):
-            graph = Graph(total, leaves, self.objective.batches)
-            if self.terms <= self.objective.chunk:
-                self.kept = (x, graph)
-            yield graph
+            yield Graph(total, leaves, self.objective.batches)
 
     def value(self, x: Vector) -> float:
         """f(x)."""
@@ -273,32 +267,25 @@ class SumView:
     def both(self, x: Vector) -> tuple[float, Vector]:
         """f(x) and its gradient, from one graph, in one transfer to the host."""
         leaves = self.leaves(x)
-
-        def pair(total: Tensor) -> Tensor:
-            gradient = differentiate(total, leaves, keep=False)
-            return torch.cat([total.detach().to(gradient).reshape(1), gradient])
-
-        mean = to_host(sum_up(map(pair, self.sums(leaves)))) / self.terms
+        mean = to_host(sum_up(with_gradient(total, leaves) for total in self.sums(leaves))) / self.terms
         return float(mean[0]), mean[1:]
 
-    def groups(self, x: Vector) -> Matrix:
-        """Sums of gradients over groups, to which the examples are dealt in turn."""
+    def groups(self, x: Vector) -> tuple[float, Matrix]:
+        """f(x), and sums of gradients over groups, to which the examples are dealt in turn."""
         leaves = self.leaves(x)
-        total = np.zeros((min(GROUPS, self.terms), len(x)))
+        totals = [torch.zeros(1 + self.objective.d, dtype=leaves[0].dtype, device=leaves[0].device)] * GROUPS
         for batch in self.batches():
             for k in range(min(GROUPS, len(batch[0]))):
                 losses = self.objective.losses(leaves, [t[k::GROUPS] for t in batch])
-                total[k] += to_host(differentiate(losses.sum(), leaves, keep=False))
-        return total
+                totals[k] = totals[k] + with_gradient(losses.sum(), leaves)
+        sums = to_host(torch.stack(totals[: min(GROUPS, self.terms)]))
+        return float(sums[:, 0].sum()) / self.terms, sums[:, 1:]
 
 
-@dataclass(frozen=True, eq=False)
-class SumPoint(TorchPoint):
-    """The mean over some examples at one x."""
-
-    def together(self) -> None:
-        """Take f(x) and its gradient at once: nearly every point needs both."""
-        _ = self.both
+def with_gradient(total: Tensor, leaves: Sequence[Tensor]) -> Tensor:
+    """A scalar and its gradient in one vector, which takes one transfer to the host."""
+    gradient = differentiate(total, leaves, keep=False)
+    return torch.cat([total.detach().to(gradient).reshape(1), gradient])
 
 
 def sum_up(parts: Iterator[Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,23 +12,24 @@ import torch
 from torch import Tensor
 
 import tercet
-from tercet.criticality import Tolerances
-from tercet.methods.line import Line
+from tercet.checks import positive
+from tercet.control.sigma import Control
+from tercet.critical.certify import Tolerances
 from tercet.methods.minimize import THIRD_ORDER_LIMIT
+from tercet.methods.parts import Parts
 from tercet.methods.run import Run
-from tercet.methods.sigma import Control
-from tercet.methods.state import Memory
-from tercet.objectives.base import NotFiniteError
-from tercet.objectives.counting import EvaluationError, Meter
+from tercet.methods.state import Memory, State
+from tercet.methods.step import begin, step
+from tercet.objectives.base import NotFiniteError, Traits
 from tercet.objectives.finite_sum import DENSE_LIMIT
-from tercet.records import Matrix, Rows, Sizes, Status, Vector
+from tercet.objectives.metered import EvaluationError, Meter
+from tercet.records import Matrix, Rows, Status, Vector
 from tercet.result import Row
 from tercet.sampling import Full
-from tercet.torch.graph import Graph, flatten, from_host, to_host
+from tercet.torch.graph import Graph, Latest, flatten, from_host, to_host
 from tercet.torch.point import TorchPoint
 
 FORMED_THIRD = 8  # up to this many variables the whole third derivative is formed
-ONE = Sizes(1, 1, 1, 1)
 
 
 class STM(torch.optim.Optimizer):
@@ -63,9 +64,8 @@ class STM(torch.optim.Optimizer):
             raise ValueError(f"STM(method={method!r}): give a tercet.STM(...) or a tercet.SCR(...).")
         if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
             raise ValueError(f"STM(tries={tries!r}): tries is a positive number of trial steps.")
-        if not (isinstance(tol, int | float) and 0 < tol < np.inf):
-            raise ValueError(f"STM(tol={tol!r}): tol must be a positive number.")
-        if order not in (None, 1, 2, 3):
+        positive("STM", "tol", tol)
+        if isinstance(order, bool) or order not in (None, 1, 2, 3):
             raise ValueError(f"STM(order={order!r}): order is 1, 2 or 3, or None to choose by the number of variables.")
         self.method = replace(method, sizes=Full())
         self.last: Row | Status | None = None
@@ -103,17 +103,15 @@ class STM(torch.optim.Optimizer):
         objective = ClosureObjective(closure, leaves, self.batches)
         start = objective.x()
         order = group["order"] or (3 if len(start) <= THIRD_ORDER_LIMIT else 2)
-        run = Run(objective, start, 0, Tolerances.of(group["tol"], order), Meter(1))
-        line = Line(run, self.method, start)
-        state = self.state[group["params"][0]]
-        line.memory = recollect(state) if state else line.memory
+        run = Run.of(objective, start, 0, Tolerances.of(group["tol"], order), Meter(1))
+        saved = self.state[group["params"][0]]
         try:
             if self.last is None:
                 with torch.enable_grad():
                     self.batches = objective.examine(start)
-            self.last = advance(line, group["tries"])
+            reached, self.last = advance(run, Parts.of(self.method, run), recollect(saved), group["tries"])
         except NotFiniteError:
-            self.last = Status.NOT_FINITE
+            reached, self.last = None, Status.NOT_FINITE
         except EvaluationError as error:
             objective.load(start)
             cause = error.__cause__ or error
@@ -121,20 +119,21 @@ class STM(torch.optim.Optimizer):
         except BaseException:
             objective.load(start)
             raise
-        objective.load(line.x)
-        state.update(digested(line.memory))
+        objective.load(start if reached is None else reached.x)
+        saved.update({} if reached is None else digested(reached.memory))
         if isinstance(self.last, Status) and self.last is not Status.CERTIFIED:
             warnings.warn(f"STM.step: {self.last.value}", RuntimeWarning, stacklevel=2)
         return objective.first
 
 
-def advance(line: Line, tries: int) -> Row | Status:
+def advance(run: Run, parts: Parts, memory: Memory | None, tries: int) -> tuple[State, Row | Status]:
     """Iterate until a step is accepted, there is a reason to end, or the tries are used up."""
+    state = begin(run, parts, memory)
     for _ in range(tries):
-        outcome = line.step()
+        state, outcome = step(run, parts, state)
         if isinstance(outcome, Status) or outcome.accepted:
             break
-    return outcome
+    return state, outcome
 
 
 def digested(memory: Memory) -> dict[str, Any]:
@@ -142,18 +141,20 @@ def digested(memory: Memory) -> dict[str, Any]:
     c = memory.control
     return {
         "step": memory.iteration,
-        "second": float(c.second),
-        "third": float(c.third),
+        "second": float(c.sigma2),
+        "third": float(c.sigma3),
         "radius": float(c.radius),
         "length": float(memory.length),
         "unexplained": float(memory.unexplained),
     }
 
 
-def recollect(state: dict[str, Any]) -> Memory:
-    """The memory again."""
-    control = Control(state["second"], state["third"], state["radius"])
-    return Memory(control, ONE, state["step"], state["length"], state["unexplained"])
+def recollect(saved: dict[str, Any]) -> Memory | None:
+    """The memory again; None before the first step. How stuck a run was is forgotten: the closure may have changed."""
+    if not saved:
+        return None
+    control = Control(saved["second"], saved["third"], saved["radius"])
+    return Memory(control, saved["step"], saved["length"], saved["unexplained"])
 
 
 @dataclass(eq=False)
@@ -165,9 +166,8 @@ class ClosureObjective:
     batches: bool = True  # whether rows of a Hessian can be taken some at once
     n: int = 1
     terms: int = 1
-    how: str = "derivatives by PyTorch"
-    hessian_cost: float = 2.0
-    kept: tuple[Vector, Graph] | None = None
+    sampled: bool = False
+    latest: Latest = field(default_factory=Latest)
     first: Tensor | None = None  # the loss at the first call
 
     def __post_init__(self) -> None:
@@ -175,16 +175,9 @@ class ClosureObjective:
         self.d = sum(self.sizes)
         self.devices = sorted({p.device.index or 0 for p in self.parameters if p.device.type == "cuda"})
         self.luck = self.random_states()
-
-    @property
-    def dense(self) -> bool:
-        """Whether the Hessian is formed."""
-        return self.d <= DENSE_LIMIT
-
-    @property
-    def forms_third(self) -> bool:
-        """Whether the third derivative is formed."""
-        return self.d <= FORMED_THIRD
+        self.traits = Traits(
+            dense=self.d <= DENSE_LIMIT, forms_third=self.d <= FORMED_THIRD, provenance="derivatives by PyTorch"
+        )
 
     def random_states(self) -> list[Tensor]:
         """The states of the generators that the closure can draw from."""
@@ -201,43 +194,41 @@ class ClosureObjective:
         return to_host(flatten([p.detach() for p in self.parameters]))
 
     def load(self, x: Vector) -> None:
-        """Set the parameters; the graph at the old ones is of no more use."""
-        self.kept = None
+        """Set the parameters, and let go of the graph."""
+        self.latest = Latest()
+        self.put(x)
+
+    def put(self, x: Vector) -> None:
+        """Set the parameters; a graph at the old ones is of no more use."""
         with torch.no_grad():
             for p, piece in zip(self.parameters, np.split(x, np.cumsum(self.sizes)[:-1]), strict=True):
                 p.copy_(from_host(piece, p.dtype, p.device).view_as(p))
 
     def graph(self, x: Vector) -> Graph:
         """The loss at x."""
-        if self.kept is None or self.kept[0] is not x:
-            self.load(x)
-            self.replay()
-            with torch.enable_grad():
-                loss = check_loss(self.closure())
-            self.kept = (x, Graph(loss, self.parameters, self.batches))
-            self.first = loss.detach() if self.first is None else self.first
-        return self.kept[1]
+        return self.latest.graph(x, lambda: self.call(x))
+
+    def call(self, x: Vector) -> Graph:
+        """The closure at x."""
+        self.put(x)
+        self.replay()
+        with torch.enable_grad():
+            loss = check_loss(self.closure())
+        self.first = loss.detach() if self.first is None else self.first
+        return Graph(loss, self.parameters, self.batches)
 
     def examine(self, x: Vector) -> bool:
         """Refuse operations that have no three derivatives, and find out whether rows of B can be batched."""
         graph = self.graph(x)
         graph.check("STM.step(closure)")
-        self.batches = graph.batches = not self.dense or graph.can_batch()
+        self.batches = graph.batches = not self.traits.dense or graph.can_batch()
         return self.batches
 
     def over(self, rows: Rows | None) -> ClosureObjective:
         """There is one term."""
         return self
 
-    def settle(self, x: Vector) -> Vector:
-        """x itself: nothing is known of directions that do not matter."""
-        return x
-
-    def recall(self, x: Vector, memento: dict[str, Any]) -> TorchPoint:
-        """The point at x."""
-        return self.at(x)
-
-    def at(self, x: Vector, near: Any = None) -> TorchPoint:
+    def at(self, x: Vector, carry: None = None) -> TorchPoint:
         """The loss at x."""
         return TorchPoint(self, x)
 
@@ -253,9 +244,10 @@ class ClosureObjective:
         """f(x) and its gradient."""
         return self.value(x), to_host(self.graph(x).gradient)
 
-    def groups(self, x: Vector) -> Matrix:
-        """Nothing: there is no sample."""
-        return np.zeros((1, self.d))
+    def groups(self, x: Vector) -> tuple[float, Matrix]:
+        """One group: there is no sample."""
+        value, gradient = self.both(x)
+        return value, gradient[None, :]
 
 
 def check_loss(loss: Any) -> Tensor:

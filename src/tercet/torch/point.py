@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 
-from tercet.objectives.base import group_errors
 from tercet.records import Matrix, Tensor, Vector
 from tercet.torch.graph import Graph, from_host, to_host
 
@@ -23,6 +21,11 @@ class Source(Protocol):
         """The number of terms."""
         ...
 
+    @property
+    def sampled(self) -> bool:
+        """Whether these are some of the terms, so that their gradient has a sampling error."""
+        ...
+
     def value(self, x: Vector) -> float:
         """The mean at x."""
         ...
@@ -31,8 +34,8 @@ class Source(Protocol):
         """The mean and its gradient."""
         ...
 
-    def groups(self, x: Vector) -> Matrix:
-        """Sums of gradients over groups of the terms."""
+    def groups(self, x: Vector) -> tuple[float, Matrix]:
+        """The mean, and sums of gradients over groups of the terms, from one pass."""
         ...
 
     def graphs(self, x: Vector) -> Iterator[Graph]:
@@ -47,76 +50,50 @@ class TorchPoint:
     source: Source
     x: Vector
 
-    @property
-    def terms(self) -> int:
-        """The number of terms."""
-        return self.source.terms
-
     @cached_property
-    def both(self) -> tuple[float, Vector]:
-        """f(x) and its gradient."""
-        with torch.enable_grad():
-            return self.source.both(self.x)
+    def grouped(self) -> tuple[float, Matrix]:
+        """f(x), and sums of gradients over groups of the terms."""
+        with torch.enable_grad():  # here and below: also where the caller has switched gradients off
+            return self.source.groups(self.x)
 
     def value(self) -> float:
         """f(x)."""
-        return self.both[0] if "both" in self.__dict__ else self.source.value(self.x)
+        return self.source.value(self.x)
+
+    def first(self) -> tuple[float, Vector]:
+        """f(x) and its gradient: nearly every point needs both. Those of a sample are made of its groups."""
+        if self.source.sampled:
+            value, sums = self.grouped
+            return value, sums.sum(axis=0) / self.source.terms
+        with torch.enable_grad():
+            return self.source.both(self.x)
 
     def gradient(self) -> Vector:
         """grad f(x)."""
-        return self.both[1]
+        return self.first()[1]
 
-    @cached_property
-    def errors(self) -> Matrix:
-        """From the spread of the groups' gradients."""
-        with torch.enable_grad():
-            return group_errors(self.source.groups(self.x), self.terms)
+    @property
+    def group_sums(self) -> Matrix:
+        """Sums of gradients over groups of the terms."""
+        return self.grouped[1]
 
-    def gradient_errors(self) -> Matrix:
-        """Rows whose squares sum to the covariance of the gradient, from the spread of groups of the terms."""
-        return self.errors
-
-    def mean(self, name: str, *arrays: Any) -> Any:
-        """One of the derivatives, summed over the pieces and divided by the number of terms."""
-        total: Any = 0.0
-        with torch.enable_grad():  # also where the caller has switched gradients off
-            for graph in self.source.graphs(self.x):
-                g = graph.gradient
-                total = total + getattr(graph, name)(*(from_host(a, g.dtype, g.device) for a in arrays))
-        return to_host(total) / self.terms
+    def product(self, order: int, *vectors: Vector) -> Vector:
+        """hess f(x) v or third f(x)[u, v]."""
+        return self.mean("product" if order == 2 else "third", *vectors)
 
     def hessian(self) -> Matrix:
         """hess f(x)."""
         return self.mean("hessian")
 
-    def hessian_price(self) -> int:
-        """Every term."""
-        return self.terms
-
-    def hessian_product(self, v: Vector) -> Vector:
-        """hess f(x) v."""
-        return self.mean("product", v)
-
-    def third_product(self, u: Vector, v: Vector) -> Vector:
-        """third f(x)[u, v]."""
-        return self.mean("third", u, v)
-
-    def third_square(self, s: Vector) -> Vector:
-        """third f(x)[s, s]."""
-        return self.third_product(s, s)
-
-    def third_square_price(self, s: Vector) -> int:
-        """Every term."""
-        return self.terms
-
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V."""
         return self.mean("cube", V)
 
-    def memento(self) -> dict[str, Any]:
-        """Nothing: the point stands alone."""
-        return {}
-
-    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
-        """None is known."""
-        return np.inf
+    def mean(self, name: str, *arrays: Any) -> Any:
+        """One of the derivatives, summed over the pieces and divided by the number of terms."""
+        total: Any = 0.0
+        with torch.enable_grad():
+            for graph in self.source.graphs(self.x):
+                g = graph.gradient
+                total = total + getattr(graph, name)(*(from_host(a, g.dtype, g.device) for a in arrays))
+        return to_host(total) / self.source.terms

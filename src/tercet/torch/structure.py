@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tercet.checks import refuse_masked
 from tercet.records import Vector
 from tercet.torch.graph import flatten, from_host, to_host
 
@@ -24,12 +25,13 @@ def entries_of(x0: Any, device: torch.device | str = "cpu") -> dict[str, Tensor]
     entries = {}
     for name, value in (x0 if isinstance(x0, Mapping) else {LONE: x0}).items():
         try:
+            refuse_masked(value)
             entries[str(name)] = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value)).to(device)
         except (TypeError, ValueError, RuntimeError) as error:
             where = f"x0[{name!r}]" if name != LONE else "x0"
             raise ValueError(
-                f"minimize({where}=...): it is a {type(value).__name__}; give a module, a dict of tensors such as a "
-                "state_dict, or one tensor."
+                f"minimize({where}=...): it is a {type(value).__name__} ({error}); give a module, a dict of "
+                "tensors such as a state_dict, or one tensor."
             ) from error
     return entries
 

@@ -1,0 +1,158 @@
+"""How much a reader has to hold in mind: one iteration of STM counted with a profile hook, and the source itself.
+
+    python -m benchmarks.structure
+
+A switch is a call into another file than that of the call before. The solver's algebra (`subsolvers`, `model`,
+`vectors`) is left out. Compiled kernels count as calls, as the hook sees them. Times are medians, on one thread.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import tercet
+
+ROOT = Path(tercet.__file__).parent
+ALGEBRA = ("subsolvers", "model.py", "vectors.py")
+METER = ("objectives/metered.py", "objectives/counting.py")  # its name now, and before
+
+
+def problem(n: int, d: int, density: float) -> tercet.LinearModel:
+    """The paper's loss on sparse rows."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((n, d), density=density, rng=rng, format="csr")
+    return tercet.LinearModel(X, (X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n) > 0).astype(float), l2=1e-3)
+
+
+def iterations(model: tercet.LinearModel, sizes: Any) -> list[tuple[Any, list[str]]]:
+    """The rows of a run that buys third derivatives always, each with the files of its calls."""
+    calls: list[str] = []
+    found: list[tuple[Any, list[str]]] = []
+
+    def hook(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(ROOT)):
+            calls.append(frame.f_code.co_filename[len(str(ROOT)) + 1 :])
+
+    def watch(info: tercet.Info) -> None:
+        sys.setprofile(None)
+        found.append((info.row, list(calls)))
+        calls.clear()
+        sys.setprofile(hook)
+
+    try:
+        start = np.random.default_rng(1).standard_normal(model.d)
+        tercet.minimize(model, start, method=tercet.STM(sizes, worth=np.inf), callback=watch, max_iterations=12)
+    finally:
+        sys.setprofile(None)
+    return found[1:]
+
+
+def switches(calls: list[str]) -> int:
+    """Calls into another file than the one before, outside the algebra."""
+    outside = [file for file in calls if not file.startswith(ALGEBRA)]
+    return sum(a != b for a, b in pairwise(outside))
+
+
+def dynamic() -> None:
+    """One iteration, over all terms and over a sample."""
+    for name, model, sizes in (
+        ("all terms", problem(3000, 40, 0.2), tercet.Full()),
+        ("a sample", problem(60_000, 40, 0.2), tercet.Progressive()),
+    ):
+        runs = [
+            (row, calls)
+            for row, calls in iterations(model, sizes)
+            if row.accepted and row.as_dict()["third_bought"] and (row.sizes.value < model.n) == (name == "a sample")
+        ]
+        counts = [
+            (len(calls), len(set(calls)), switches(calls), sum(file in METER for file in calls)) for _, calls in runs
+        ]
+        middle = np.median(counts, axis=0).astype(int)
+        print(
+            f"one iteration over {name}: {middle[0]} calls in {middle[1]} files, "
+            f"{middle[2]} switches outside the algebra, {middle[3]} calls into the meter"
+        )
+
+
+def static() -> None:
+    """The source: its largest classes, functions and files, and what should not be there."""
+    classes, functions, lines, cells = [], [], [], []
+    words = dict.fromkeys(("__dict__", "type: ignore"), 0)
+    for path in sorted(ROOT.rglob("*.py")):
+        text, name = path.read_text(), str(path.relative_to(ROOT))
+        lines.append((len(text.splitlines()), name))
+        words = {word: count + text.count(word) for word, count in words.items()}
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+                classes.append((len(methods), f"{name}: {node.name}"))
+                written = {cell for m in methods if m.name not in ("__init__", "__post_init__") for cell in assigned(m)}
+                if written and name.startswith(("methods", "control", "objectives", "sampling", "critical")):
+                    cells.append(f"{node.name} ({', '.join(sorted(written))})")
+            if isinstance(node, ast.FunctionDef):
+                functions.append(((node.end_lineno or 0) - node.lineno + 1, f"{name}: {node.name}"))
+    for what, found in (("class, by its methods", classes), ("function, by its lines", functions), ("file", lines)):
+        print(f"largest {what}: " + ", ".join(f"{where} {size}" for size, where in sorted(found, reverse=True)[:3]))
+    print("lines with " + ", ".join(f"{word}: {count}" for word, count in words.items()))
+    print("written outside a constructor: " + "; ".join(cells))
+
+
+def assigned(function: ast.FunctionDef) -> set[str]:
+    """The attributes of self that a method sets."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            owner = node.value
+            if isinstance(owner, ast.Name) and owner.id == "self":
+                found.add(node.attr)
+            elif isinstance(owner, ast.Attribute):
+                found.add(f"{owner.attr}.{node.attr}")
+    return found
+
+
+def seconds(run: Callable[[], tercet.Result], repeats: int = 15) -> float:
+    """Milliseconds of processor time an iteration, the median of some runs."""
+    taken = []
+    for _ in range(repeats):
+        begin = time.process_time()
+        result = run()
+        taken.append((time.process_time() - begin) / result.nit)
+    return 1e3 * float(np.median(taken))
+
+
+def speed() -> None:
+    """One iteration on small dense data."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 20))
+    y = (X @ rng.standard_normal(20) + rng.standard_normal(1000) > 0).astype(float)
+    for loss in ("sigmoid_squares", "logistic"):
+        for start in (0.0, 1.0):
+            model, x0 = tercet.LinearModel(X, y, loss, l2=1e-3), start * rng.standard_normal(20)
+            cost = {
+                kind.__name__: seconds(lambda m=model, x=x0, k=kind: tercet.minimize(m, x, method=k()))
+                for kind in (tercet.STM, tercet.SCR)
+            }
+            print(
+                f"n = 1000, d = 20, {loss}, start {start:g} N(0, I), processor ms an iteration: "
+                + ", ".join(f"{name} {ms:.2f}" for name, ms in cost.items())
+            )
+
+
+def main() -> None:
+    """All of it."""
+    dynamic()
+    static()
+    speed()
+
+
+if __name__ == "__main__":
+    main()

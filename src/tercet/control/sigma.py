@@ -1,0 +1,165 @@
+"""How strongly a step is regularized: sigma from the paper's factors, or from data that is already paid for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Protocol
+
+import numpy as np
+
+from tercet.checks import number, positive, three
+from tercet.model import power_of
+
+LARGEST = 1e100  # of a sigma to begin with
+SMALLEST = 1e-100  # sigma after many steps without a miss
+
+
+@dataclass(frozen=True)
+class Control:
+    """sigma for the model without T and with it, and a bound on |s|."""
+
+    sigma2: float
+    sigma3: float
+    radius: float = np.inf
+
+
+@dataclass(frozen=True)
+class Miss:
+    """How a Taylor polynomial phi missed f at the trial point: f+ - phi(s), and (grad f+ - grad phi)'s where known."""
+
+    value: float
+    slope: float = np.nan
+
+    def estimate(self, length: float, power: int) -> float:
+        """The signed sigma that would have made the model exact: p (f+ - phi)/|s|^p, or the same from the gradients."""
+        scale = power_of(length, power)
+        if scale == 0.0:
+            return 0.0
+        by_value, by_slope = power * self.value / scale, self.slope / scale
+        return max(by_value if isfinite(by_value) else 0.0, by_slope if isfinite(by_slope) else 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one judged step tells: its ratio, its length, and how the polynomials of order 2 and 3 missed."""
+
+    ratio: float
+    accepted: bool
+    length: float
+    power: int
+    quadratic: Miss
+    cubic: Miss | None  # None where T was not bought
+
+
+class SigmaRule(Protocol):
+    """How sigma and the radius follow the evidence."""
+
+    @property
+    def eta1(self) -> float:
+        """A step is accepted when ratio >= eta1."""
+        ...
+
+    def first(self) -> Control:
+        """Before any evidence."""
+        ...
+
+    def next(self, control: Control, evidence: Evidence) -> Control:
+        """After a judged step."""
+        ...
+
+
+@dataclass(frozen=True)
+class PaperSigma:
+    """The paper's rule with its factors gamma = (0.8, 1.2, 2) and eta = (0.2, 0.8).
+
+    ratio > eta2: sigma falls to max(minimum, gamma1 sigma); eta1 <= ratio <= eta2: sigma stays (the paper allows
+    [sigma, gamma2 sigma]); ratio < eta1: sigma grows to gamma3 sigma (the paper allows [gamma2, gamma3] sigma).
+    """
+
+    start: float = 1.0
+    gamma: tuple[float, float, float] = (0.8, 1.2, 2.0)
+    eta1: float = 0.2
+    eta2: float = 0.8
+    minimum: float = 1e-10
+
+    def __post_init__(self) -> None:
+        low, mid, high = three(self.gamma)
+        if not (0 < low < 1 < mid <= high < inf):
+            raise ValueError(f"PaperSigma(gamma={self.gamma!r}): give 0 < gamma1 < 1 < gamma2 <= gamma3.")
+        if not 0 < number(self.eta1) < number(self.eta2) < 1:
+            raise ValueError(f"PaperSigma(eta1={self.eta1!r}, eta2={self.eta2!r}): give 0 < eta1 < eta2 < 1.")
+        positive("PaperSigma", "start", self.start, LARGEST)
+        positive("PaperSigma", "minimum", self.minimum, LARGEST)
+
+    def first(self) -> Control:
+        """sigma_0."""
+        return Control(self.start, self.start)
+
+    def next(self, control: Control, evidence: Evidence) -> Control:
+        """gamma1 sigma, sigma or gamma3 sigma."""
+        sigma = control.sigma3
+        if evidence.ratio > self.eta2:
+            sigma = max(self.minimum, self.gamma[0] * sigma)
+        elif not evidence.ratio >= self.eta1:
+            sigma = self.gamma[2] * sigma
+        return Control(sigma, sigma)
+
+
+@dataclass(frozen=True)
+class SignedEstimate:
+    """sigma from how the last polynomial missed; the default.
+
+    After an accepted step sigma is the signed estimate max(p (f+ - phi)/|s|^p, (grad f+ - grad phi)'s/|s|^p, 0), but
+    not below `shrink` sigma. After a rejection it is at least `grow` sigma and at most `leap` sigma. A radius keeps the
+    next step within twice the last good one (or `memory` times the old radius, if that is more), since an estimate
+    along one direction says little about another.
+    """
+
+    start: float = 0.01
+    eta1: float = 0.1
+    shrink: float = 0.03
+    grow: float = 2.0
+    leap: float = 100.0
+    memory: float = 0.7
+
+    def __post_init__(self) -> None:
+        positive("SignedEstimate", "start", self.start, LARGEST)
+        if not 0 < number(self.eta1) < 1:
+            raise ValueError(f"SignedEstimate(eta1={self.eta1!r}): give 0 < eta1 < 1.")
+        if not (0 < number(self.shrink) < 1 < number(self.grow) <= number(self.leap) < inf):
+            given = f"shrink={self.shrink!r}, grow={self.grow!r}, leap={self.leap!r}"
+            raise ValueError(f"SignedEstimate({given}): give 0 < shrink < 1 < grow <= leap.")
+        if not 0 <= number(self.memory) <= 1:
+            raise ValueError(f"SignedEstimate(memory={self.memory!r}): memory is a fraction between 0 and 1.")
+
+    def first(self) -> Control:
+        """sigma_0, any length."""
+        return Control(self.start, self.start)
+
+    def next(self, control: Control, evidence: Evidence) -> Control:
+        """Both sigmas and the radius after a judged step."""
+        return Control(
+            self.update(control.sigma2, evidence.quadratic, evidence),
+            control.sigma3 if evidence.cubic is None else self.update(control.sigma3, evidence.cubic, evidence),
+            self.radius(control.radius, evidence),
+        )
+
+    def update(self, sigma: float, miss: Miss, evidence: Evidence) -> float:
+        """One sigma, from how its polynomial missed."""
+        estimate = miss.estimate(evidence.length, evidence.power)
+        if evidence.accepted:
+            return max(estimate, self.shrink * sigma, SMALLEST)
+        if not np.isfinite(miss.value):
+            return 10.0 * self.grow * sigma
+        return max(self.grow * sigma, min(estimate, self.leap * sigma))
+
+    def radius(self, radius: float, evidence: Evidence) -> float:
+        """Twice the step after a good one, half of it after a bad one."""
+        if not np.isfinite(evidence.ratio):
+            return 0.1 * evidence.length
+        if not evidence.accepted or evidence.ratio < 0.25:
+            return 0.5 * evidence.length
+        if evidence.ratio > 0.75:
+            return max(2.0 * evidence.length, self.memory * radius if np.isfinite(radius) else 0.0)
+        return evidence.length

@@ -1,0 +1,126 @@
+"""The parts of a run of STM or SCR, chosen once: nothing is looked up by type or name while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tercet.control.curvature import Renewing
+from tercet.control.sigma import SigmaRule
+from tercet.control.third import Purchase
+from tercet.methods.guarantee import Guarantee, guarantee_of
+from tercet.methods.policy import Independent, Nested, Policy
+from tercet.methods.run import Run
+from tercet.records import Sizes
+from tercet.sampling.rules import Outlook, SizeRule
+from tercet.subsolvers import Dense, Krylov, Subspace
+from tercet.subsolvers.base import Subsolver, needs_of
+
+
+class Settings(Protocol):
+    """A method of samples and models: how many samples, which sizes, which sub-solver, which sigma."""
+
+    @property
+    def order(self) -> int:
+        """2 or 3: the number of derivative samples that are drawn."""
+        ...
+
+    @property
+    def power(self) -> int:
+        """The power p of the regularizer sigma/p |s|^p."""
+        ...
+
+    @property
+    def sizes(self) -> SizeRule:
+        """How many terms."""
+        ...
+
+    @property
+    def subsolver(self) -> Subsolver | None:
+        """How the model is minimized; None chooses by the objective."""
+        ...
+
+    @property
+    def sigma(self) -> SigmaRule:
+        """How steps are regularized."""
+        ...
+
+    @property
+    def worth(self) -> float:
+        """Third derivatives are bought when a quadratic left more than 1/worth of the gradient unexplained."""
+        ...
+
+    @property
+    def noise_aware(self) -> bool:
+        """Whether a rejection that sampling error explains leaves sigma alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class SameTerms:
+    """A size rule whose B and T are over the terms of f."""
+
+    rule: SizeRule
+
+    @property
+    def nested(self) -> bool:
+        """As the rule."""
+        return self.rule.nested
+
+    @property
+    def replacement(self) -> bool:
+        """As the rule."""
+        return self.rule.replacement
+
+    def first(self, n: int, d: int) -> Sizes:
+        """As the rule."""
+        return self.rule.first(n, d)
+
+    def next(self, outlook: Outlook) -> Sizes:
+        """The rule's sizes for f, for all of them."""
+        sizes = self.rule.next(outlook)
+        return replace(sizes, hessian=sizes.value, third=sizes.value)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one iteration is made of."""
+
+    sizes: SizeRule
+    policy: Policy  # how samples are drawn, grow, and give points
+    guarantee: Guarantee  # what is promised of them
+    curvature: Renewing  # when B is renewed
+    third: Purchase  # when T is bought
+    subsolver: Subsolver
+    sigma: SigmaRule
+    order: int
+    power: int
+    forms_third: bool
+    noise_aware: bool
+
+    @staticmethod
+    def of(settings: Settings, run: Run) -> Parts:
+        """The parts of a method that suit a run; ValueError where they do not suit each other."""
+        traits, rule = run.traits, settings.sizes
+        subsolver = settings.subsolver
+        if subsolver is None:
+            wide = Subspace() if traits.images and rule.nested else Krylov()
+            subsolver = Dense() if traits.dense else wide
+        needs = needs_of(subsolver, traits, rule)
+        return Parts(
+            SameTerms(rule) if needs.same_terms else rule,
+            Nested() if rule.nested else Independent(),
+            guarantee_of(rule, settings.order),
+            Renewing(),
+            Purchase(
+                settings.worth if settings.order >= 3 else 0.0,
+                traits.forms_third,
+                run.objective.reuses_hessian and rule.nested,
+            ),
+            subsolver,
+            settings.sigma,
+            settings.order,
+            needs.power or settings.power,
+            traits.forms_third,
+            settings.noise_aware,
+        )

@@ -1,0 +1,146 @@
+"""One iteration of STM and SCR, a straight line of values:
+
+sizes -> [grow] -> expand -> [stop?] -> solve -> trial -> judge -> learn -> the next state
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from tercet.control.judge import judge
+from tercet.methods.guarantee import NO_RECORD, Record
+from tercet.methods.parts import Parts, Settings
+from tercet.methods.phases import DESCENT, Judged
+from tercet.methods.policy import expansion
+from tercet.methods.run import Run
+from tercet.methods.state import Expansion, Memory, State
+from tercet.methods.stop import End, Turn, stop
+from tercet.objectives.metered import Known, MeteredPoint
+from tercet.records import Counts, Meets, Sizes, Status
+from tercet.result import Row
+from tercet.sampling.draws import Stream
+from tercet.vectors import length
+
+
+def begin(run: Run, parts: Parts, memory: Memory | None = None) -> State:
+    """Stand at the start, or at a better one that the first sample tells; f is known there."""
+    sizes = parts.sizes.first(run.n, run.d)
+    origin = MeteredPoint(run.full, run.x0)
+    sampled = sizes.value < run.n
+    return stand(run, parts, sizes, memory or Memory(parts.sigma.first()), origin, sampled)
+
+
+def stand(run: Run, parts: Parts, sizes: Sizes, memory: Memory, origin: MeteredPoint, sampled: bool) -> State:
+    """The state at x0 with samples of these sizes."""
+    views = parts.policy.views(run, sizes)
+    x = views.value.start(run.x0)
+    point = parts.policy.look(views.value, x)
+    if sampled:
+        # To compare with at the end, or at once when the run is interrupted; what led to the value is let go of.
+        origin = MeteredPoint(run.full, run.x0, known=Known(origin.value()))
+    elif x is run.x0:
+        origin = point
+    return State(point, origin, sizes, views, memory, Stream.of(run.seed), sampled=sampled, scale=abs(point.value()))
+
+
+def step(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
+    """One iteration, or the reason why there is none. The size rule is asked here, once, and nowhere else."""
+    sizes = parts.policy.sizes(run, parts, state)
+    if sizes != state.sizes:
+        state = parts.policy.grow(run, state, sizes)
+    while True:
+        state, at = parts.policy.expand(run, parts, state)
+        verdict = stop(run, parts, state, at, partial(restart, run, parts, state))
+        if not isinstance(verdict, Turn):
+            break
+        state = verdict.state  # the run stands elsewhere, or looks another way
+    if isinstance(verdict, End):
+        return replace(state, certificate=verdict.certificate), verdict.status
+    sizes = state.sizes
+    move, ask = state.phase.solve(run, parts, state, at)
+    consistent = parts.policy.consistent(run, parts, sizes)
+    trial = parts.policy.trial(state, at, move)
+    after = trial.value()
+    paid = Counts(**run.meter.tally, n=run.n)  # what it took to know f; the gradient belongs to the next iteration
+    forecast = move.cubic or move.quadratic
+    score = judge(at.f, forecast.decrease, after)
+    accepted = state.phase.accepts(at, trial, score, parts.sigma.eta1, consistent)
+    judged = Judged(move, ask, after, trial.known.gradient, score, accepted, consistent)
+    sure = parts.guarantee.record(run, sizes, at, move) if parts.guarantee.promises else NO_RECORD
+    meets = state.phase.meets(at, judged)
+    memory, phase = state.phase.learn(run, parts, state, at, judged)
+    row = describe(run, state, at, judged, meets, sure, paid)
+    if sure.variances is not memory.variances:
+        memory = replace(memory, variances=sure.variances)
+    if not accepted:
+        return replace(state, memory=memory, phase=phase, kept=keep(run, parts, state, at)), row
+    if trial.terms < run.n:
+        memory = replace(memory, noise_share=parts.policy.share(run, at, trial, memory))
+    moved = State(trial, state.origin, sizes, state.views, memory, state.stream, DESCENT, state.sampled, state.scale)
+    return moved, row
+
+
+def restart(run: Run, parts: Parts, state: State) -> State:
+    """Begin again at x0 with all data."""
+    n, memory = run.n, Memory(parts.sigma.first(), state.memory.iteration)
+    at_x0 = stand(run, parts, Sizes(n, n, n, n), memory, state.origin, state.sampled)
+    return replace(at_x0, sampled=False, stream=state.stream, scale=abs(at_x0.point.value()))
+
+
+def keep(run: Run, parts: Parts, state: State, at: Expansion) -> Expansion | None:
+    """What serves for another step from the same x: all of it, with a B of this x; or nothing, where terms change."""
+    if not parts.policy.keeps(run, state.sizes):
+        return None
+    B = parts.curvature.after_rejection(at.B)
+    return at if B is at.B else expansion(parts, at.point, at.g, at.slope, B, B if at.T is at.B else at.T)
+
+
+def describe(run: Run, state: State, at: Expansion, judged: Judged, meets: Meets, sure: Record, paid: Counts) -> Row:
+    """What an observer sees of this iteration."""
+    step = judged.step
+    return Row(
+        iteration=state.memory.iteration,
+        f=judged.after if judged.accepted else at.f,
+        gradient_norm=at.norm,
+        sigma=step.sigma,
+        ratio=judged.score.ratio,
+        accepted=judged.accepted,
+        step_norm=length(step.s),
+        sizes=state.sizes,
+        inner=step.inner,
+        third_bought=step.cubic is not None,
+        escape=state.phase.order,
+        meets=meets,
+        seconds=perf_counter() - run.started,
+        counts=paid,
+        predicted=(step.cubic or step.quadratic).decrease,
+        guaranteed=sure.holds,
+        failure=sure.failure,
+    )
+
+
+@dataclass(frozen=True)
+class TensorKernel:
+    """STM or SCR with the parts that suit a run."""
+
+    parts: Parts
+
+    @staticmethod
+    def of(settings: Settings, run: Run) -> TensorKernel:
+        """The parts are chosen once."""
+        return TensorKernel(Parts.of(settings, run))
+
+    def begin(self, run: Run) -> State:
+        """Stand at the start."""
+        return begin(run, self.parts)
+
+    def resume(self, run: Run, arrays: dict[str, Any]) -> State:
+        """Stand where a checkpoint was taken."""
+        return State.from_arrays(run, partial(self.parts.policy.views, run), arrays)
+
+    def step(self, run: Run, state: State) -> tuple[State, Row | Status]:
+        """One iteration, or the reason why there is none."""
+        return step(run, self.parts, state)

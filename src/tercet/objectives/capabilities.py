@@ -1,0 +1,207 @@
+"""What an engine may offer beyond the eight required members, each a small protocol of its own.
+
+A capability that a class of points does not have is made of the required members by its default. Which ones a class has
+is looked up once (`abilities`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from tercet.objectives.base import Objective, Priced, R, tensor_from_products
+from tercet.records import ORDERS, Matrix, Tensor, Vector
+
+# of points ----------------------------------------------------------------------------------------------------------
+
+
+class FirstAtOnce(Protocol):
+    """f and its gradient in one round, for less than one after the other."""
+
+    def first(self) -> tuple[float, Vector]:
+        """f(x) and grad f(x)."""
+        ...
+
+
+class GroupSums(Protocol):
+    """A sampled gradient that comes in groups of terms, whose spread is its sampling error (`group_errors`)."""
+
+    @property
+    def group_sums(self) -> Matrix:
+        """Sums of gradients over up to 16 groups, to which the terms are dealt in turn; they cost no more than the
+        gradient, which is made of them. What all terms share may be left out.
+
+        Default: the gradients over such groups, of which the gradient is made, too.
+        """
+        ...
+
+
+class FormedHessian(Protocol):
+    """A dense Hessian for less than d products."""
+
+    def hessian(self) -> Matrix | Priced[Matrix]:
+        """hess f(x) as a dense symmetric matrix. Default: d products."""
+        ...
+
+
+class ThirdSquare(Protocol):
+    """T[s, s] where terms that hardly bend along s may be left out."""
+
+    def third_square(self, s: Vector) -> Vector | Priced[Vector]:
+        """third f(x)[s, s]. Default: a product."""
+        ...
+
+
+class ProjectedThird(Protocol):
+    """The third derivative over a few directions for less than its products."""
+
+    def third_tensor(self, V: Matrix) -> Tensor | Priced[Tensor]:
+        """third f(x)[v_i, v_j, v_k] over the k columns of V, a symmetric k x k x k array; counted as its k (k + 1) / 2
+        products, of which the default makes it."""
+        ...
+
+
+class ThirdBound(Protocol):
+    """A bound of the third derivative that is cheap."""
+
+    def third_bound(self, V: Matrix | None, tight: bool = False) -> float | Priced[float]:
+        """A number that |third f(x)[y]^3| does not exceed for unit y in the span of V. Default: inf.
+
+        None stands for all directions; `tight` may take longer and say less.
+        """
+        ...
+
+
+class Variances(Protocol):
+    """How far single terms stray from their mean, for `Theory(bound="bernstein")`."""
+
+    def variance(self, order: int) -> float | Priced[float]:
+        """The variance of the terms' derivatives of one order. Default: nan, not known."""
+        ...
+
+
+class Images(Protocol):
+    """A linear model, which knows what its rows make of directions, and f over their span."""
+
+    def images(self, point: Any) -> Any:
+        """Av, v'Bv and Bv from Av, and f over a span, asked and counted through the metered point. No default."""
+        ...
+
+
+class Carry(Protocol):
+    """What a point hands to a point nearby, without the terms themselves. Immutable."""
+
+    def arrays(self) -> dict[str, Any]:
+        """As numbers and arrays, from which `View.recall` makes it again."""
+        ...
+
+    def exact(self) -> Carry | None:
+        """What of it leaves a point exact."""
+        ...
+
+
+class Carries(Protocol):
+    """A point that can use what others have computed, and its view, which can make a carry again (`Recalls`)."""
+
+    @property
+    def carry(self) -> Carry | None:
+        """For a point nearby. Default: None."""
+        ...
+
+    @property
+    def inexact(self) -> int:
+        """The lowest order of derivative here that owes something to other points; 4 where none does, the default."""
+        ...
+
+    def alone(self) -> Any:
+        """The same point without the Hessian that it owes to others, sharing what is its own. Default: made anew."""
+        ...
+
+
+# of views and objectives --------------------------------------------------------------------------------------------
+
+
+class Recalls(Protocol):
+    """A view whose points carry."""
+
+    def recall(self, arrays: dict[str, Any]) -> Carry:
+        """The carry that gave these arrays."""
+        ...
+
+
+class BetterStart(Protocol):
+    """A view that can tell a better start than x0."""
+
+    def start(self, x: Vector) -> Vector | Priced[Vector]:
+        """A start that is no worse for these terms. Default: x."""
+        ...
+
+
+class Clocked(Protocol):
+    """An objective whose single evaluation takes so long that the clock should be looked at within."""
+
+    def clocked(self, look: Callable[[], None]) -> Objective:
+        """The same objective, which calls `look` before each of its steps and lets its exception through."""
+        ...
+
+
+# defaults -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """The members and capabilities of points of one class; None is a capability that they do not have."""
+
+    value: Callable[[Any], Any]
+    gradient: Callable[[Any], Any]
+    product: Callable[..., Any]
+    first: Callable[[Any], tuple[float, Vector]] | None
+    hessian: Callable[[Any], Any] | None
+    third_square: Callable[[Any, Vector], Any] | None
+    third_tensor: Callable[[Any, Matrix], Any] | None
+    third_bound: Callable[[Any, Matrix | None, bool], Any] | None
+    variance: Callable[[Any, int], Any] | None
+    alone: Callable[[Any], Any] | None
+    grouped: bool
+    carries: bool
+
+
+@cache
+def abilities(kind: type[Any]) -> Abilities:
+    """What points of this class offer."""
+    names = [field.name for field in fields(Abilities)][:-2]
+    offered: dict[str, Any] = {name: getattr(kind, name, None) for name in names}
+    return Abilities(**offered, grouped=hasattr(kind, "group_sums"), carries=hasattr(kind, "carry"))
+
+
+def hessian_from_products(point: Any, d: int, m: int) -> Priced[Matrix]:
+    """hess f(x) over m terms in d variables, from d products."""
+    columns = [point.product(2, e) for e in np.eye(d)]
+    B = np.stack([result_of(column) for column in columns])
+    return add_up(0.5 * (B + B.T), columns, "hessian", m)
+
+
+def tensor_of_products(point: Any, V: Matrix, m: int) -> Priced[Tensor]:
+    """third f(x) over m terms and the columns of V, from k (k + 1) / 2 products."""
+    answers: list[Any] = []
+
+    def product(u: Vector, v: Vector) -> Vector:
+        answers.append(point.product(3, u, v))
+        return result_of(answers[-1])
+
+    return add_up(tensor_from_products(product, V), answers, "third", m)
+
+
+def result_of(answer: Any) -> Any:
+    """An answer without its price."""
+    return answer.result if isinstance(answer, Priced) else answer
+
+
+def add_up(result: R, answers: Sequence[Any], order: str, m: int) -> Priced[R]:
+    """A result that was made of several answers, with their prices; one that comes without costs m of its order."""
+    priced = [answer if isinstance(answer, Priced) else Priced(None, **{order: m}) for answer in answers]
+    return Priced(result, **{name: sum(getattr(answer, name) for answer in priced) for name in ORDERS})

@@ -1,0 +1,291 @@
+"""A linear model over some rows at one x.
+
+With the margins z = Ax known, everything else is elementwise and one product:
+
+    g = A'(w l') + p',   B = A' diag(w l'') A + diag(p''),   T[u, v] = A'(w l''' * Au * Av) + p''' * u * v
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from tercet.objectives.base import Priced
+from tercet.objectives.linear import bounds
+from tercet.objectives.linear.gram import Gram, Renewal, same_rows
+from tercet.objectives.linear.span import Path, SpanImages
+from tercet.objectives.linear.start import shrink, unseen_to_rest
+from tercet.objectives.losses import Formula, Four, Loss
+from tercet.objectives.tables import ALL, Picked, Table
+from tercet.records import Matrix, Rows, Tensor, Vector
+
+STALE = 0.2  # a row's second derivative is formed again when it changed by more than this fraction
+STRAIGHT = 0.2  # a row's third derivative is left out when its cubic term is below this fraction
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """l2/2 |x|^2 + alpha sum x_j^2 / (1 + x_j^2) over the penalized coordinates; each x_j on its own."""
+
+    l2: float
+    alpha: float
+    mask: Vector  # 1 where a coordinate is penalized, 0 for the intercept
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is l2/2 |x|^2 and no more."""
+        return self.alpha == 0.0 and bool(np.all(self.mask == 1.0))
+
+    def value(self, x: Vector) -> float:
+        """The penalty."""
+        if self.is_plain:
+            return 0.5 * self.l2 * float(x.dot(x))
+        q = self.mask * x * x
+        return 0.5 * self.l2 * float(np.sum(q)) + (self.alpha * float(np.sum(q / (1 + q))) if self.alpha else 0.0)
+
+    def gradient(self, x: Vector) -> Vector:
+        """l2 x + 2 alpha x / (1 + x^2)^2."""
+        if self.is_plain:
+            return self.l2 * x
+        plain = (self.l2 * self.mask) * x
+        return plain + self.mask * (2 * self.alpha * x / (1 + x * x) ** 2) if self.alpha else plain
+
+    def curvature(self, x: Vector) -> Vector:
+        """The diagonal l2 + alpha (2 - 6 x^2) / (1 + x^2)^3."""
+        q = x * x
+        return self.mask * (self.l2 + self.alpha * (2 - 6 * q) / (1 + q) ** 3) if self.alpha else self.l2 * self.mask
+
+    def product(self, x: Vector, v: Vector) -> Vector:
+        """That diagonal times v."""
+        return self.l2 * v if self.is_plain else self.curvature(x) * v
+
+    def third(self, x: Vector) -> Vector:
+        """The diagonal 24 alpha x (x^2 - 1) / (1 + x^2)^4."""
+        q = x * x
+        return self.mask * (self.alpha * 24 * x * (q - 1) / (1 + q) ** 4) if self.alpha else np.zeros_like(x)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearView:
+    """Rows of a linear model: their data, targets and weights, and the penalty that every term shares."""
+
+    table: Table
+    y: Vector
+    w: Vector | None  # weights with mean one over all n rows; None: all one
+    loss: Loss
+    formula: Formula  # of the loss
+    penalty: Penalty
+    compiled: bool  # whether the compiled twins of the elementwise formulas are used
+    wide: bool  # whether there are too many variables for a Gram matrix
+    rows: Rows | None = None  # which rows of the model, ascending; None: all
+
+    @cached_property
+    def terms(self) -> int:
+        """The number of rows."""
+        return self.table.shape[0]
+
+    def at(self, x: Vector, carry: Gram | Path | None = None) -> LinearPoint:
+        """These rows at x."""
+        if isinstance(carry, Path):
+            return LinearPoint(self, x, path=carry if same_rows(carry.rows, self.rows) else None)
+        return LinearPoint(self, x, carry)
+
+    def with_margins(self, x: Vector, z: Vector) -> LinearPoint:
+        """These rows at x, where Ax is known."""
+        return LinearPoint(self, x, path=Path(self.rows, margins=z))
+
+    def recall(self, arrays: dict[str, Any]) -> Gram | Path:
+        """What a point carried, from its arrays."""
+        if "steps" in arrays:
+            return Path.of(self.rows, arrays, self.table.shape)
+        return Gram.of(arrays, self.table.shape[1])
+
+    def take(self, rows: Rows) -> LinearView:
+        """The given rows; their data stays where it is."""
+        picked = Picked.of(rows)
+        w = None if self.w is None else self.w[picked.rows]
+        return replace(self, table=self.table.over(picked), y=self.y[picked.rows], w=w, rows=picked.rows)
+
+    def bend(self) -> Callable[[Vector, Vector, Vector, float, Vector], int]:
+        """The formula, or its compiled twin."""
+        if not self.compiled:
+            return bend
+        from tercet.objectives import kernels
+
+        return kernels.bend
+
+    def start(self, x: Vector) -> Priced[Vector]:
+        """x brought back to where the loss of a sample is not flat, and to rest where its rows do not look."""
+        nearer, looks = shrink(self, x)
+        return Priced(unseen_to_rest(self, nearer), value=looks * self.terms)
+
+
+class Margins:
+    """z = Ax over some rows, and what each row brings to a sum, w_i l^(order)(z_i, y_i); z is computed once, and kept.
+
+    Where the steps that led to x are remembered (`path`), Ax may be known from them.
+    """
+
+    def __init__(self, view: LinearView, x: Vector, path: Path | None):
+        self.view, self.x, self.path = view, x, path
+
+    @cached_property
+    def packed(self) -> Vector:
+        """z as the loss wants it: one product with A for the value and all derivatives."""
+        view, pack, pieces = self.view, self.view.formula.pack, self.view.table.pieces
+        kept, out = view.wide or self.path is not None, np.empty(view.terms)
+        for piece in pieces:
+            z = self.z[piece] if kept else self.times(piece)
+            part = z if pack is None else pack(z, view.y[piece])
+            if len(pieces) == 1:
+                return part
+            out[piece] = part
+        return out
+
+    @cached_property
+    def z(self) -> Vector:
+        """Ax, kept where steps are."""
+        known = None if self.path is None else self.path.margins
+        return self.times() if known is None else known
+
+    def times(self, piece: slice = ALL) -> Vector:
+        """A piece of Ax."""
+        if self.x.any():
+            return self.view.table.times(self.x, piece)
+        return np.zeros(len(range(*piece.indices(self.view.terms))))
+
+    @cached_property
+    def four(self) -> Four:
+        """l, l', l'', l''' of a loss that gives them only together."""
+        return self.view.loss.derivatives(self.packed, self.view.y)
+
+    def pair(self, piece: slice) -> tuple[Vector, Vector]:
+        """w_i l_i'' and w_i l_i''', in one go where the loss lets them be had one at a time."""
+        view, one = self.view, self.view.formula.part
+        if one is None or view.w is not None:
+            return self.coefficients(2, piece), self.coefficients(3, piece)
+        z, y = self.packed[piece], view.y[piece]
+        return one(2, z, y), one(3, z, y)
+
+    def coefficients(self, order: int, piece: slice = ALL) -> Vector:
+        """w_i l_i^(order)."""
+        view, one = self.view, self.view.formula.part
+        part = self.four[order][piece] if one is None else one(order, self.packed[piece], view.y[piece])
+        return part if view.w is None else view.w[piece] * part
+
+
+def bend(As: Vector, second: Vector, third: Vector, straight: float, out: Vector) -> int:
+    """Count the rows with |l''' a's| / 2 > straight |l''|; out is l''' (a's)^2 there and 0 elsewhere."""
+    curved = third * As
+    bends = 0.5 * np.abs(curved) > straight * np.abs(second)
+    out[:] = np.where(bends, curved * As, 0.0)
+    return int(np.count_nonzero(bends))
+
+
+class LinearPoint:
+    """A linear model over some rows at one x.
+
+    `known` is a Gram matrix that was formed nearby, over rows that are among ours; `path` are the steps that led here,
+    where f is looked at over their span. `carry` is the matrix that was formed here or nearby, or those steps, and
+    `inexact` the lowest order of derivative that owes something to either.
+    """
+
+    carry: Gram | Path | None = None
+    inexact: int = 4
+
+    def __init__(self, view: LinearView, x: Vector, known: Gram | None = None, path: Path | None = None):
+        self.view, self.x, self.terms = view, x, view.terms
+        self.margins, self.path = Margins(view, x, path), path
+        self.changed = view.terms  # rows in which the Gram matrix is formed here
+        self.carry = known if path is None else path.again()  # for a point nearby
+        self.inexact = 4 if known is None else 2
+        if path is not None and path.age > 0:  # the margins are a sum over steps, whose rounding adds up
+            self.inexact = 0
+
+    def value(self) -> float:
+        """(1/m) sum w_i l_i + penalty."""
+        penalty, total = self.view.penalty.value(self.x), 0.0
+        for piece in self.view.table.pieces:
+            total += float(self.margins.coefficients(0, piece).sum())
+        return total / self.terms + penalty
+
+    @cached_property
+    def group_sums(self) -> Matrix:
+        """A'(w l'), split into the groups of a sample; the penalty is the same in every term and left out."""
+        return self.view.table.group_sums(partial(self.margins.coefficients, 1))
+
+    def gradient(self) -> Vector:
+        """A'(w l')/m + p'."""
+        penalty, sums = self.view.penalty.gradient(self.x), self.group_sums
+        return (sums.sum(axis=0) if len(sums) > 1 else sums[0]) / self.terms + penalty
+
+    @cached_property
+    def formed(self) -> Gram:
+        """The Gram matrix here, fresh in the rows whose l'' changed; their number is the price."""
+        renewal, part = Renewal(STALE, self.view.compiled), partial(self.margins.coefficients, 2)
+        known = self.carry if isinstance(self.carry, Gram) else None
+        gram, self.changed = renewal.form(self.view.table, self.view.rows, part, known)
+        if self.path is None:
+            self.carry = gram
+        if self.inexact == 2 and self.changed == self.terms:
+            self.inexact = 4
+        return gram
+
+    def hessian(self) -> Matrix | Priced[Matrix]:
+        """A' diag(w l'') A / m + diag(p''), where rows whose l'' hardly changed keep the one formed before."""
+        penalty, B = self.view.penalty.curvature(self.x), self.formed.matrix / self.terms
+        B.ravel()[:: len(B) + 1] += penalty
+        return B if self.changed == self.terms else Priced(B, hessian=self.changed)
+
+    def product(self, order: int, *vectors: Vector) -> Vector:
+        """Bv = A'(w l'' * Av)/m + p'' * v, or T[u, v] = A'(w l''' * Au * Av)/m + p''' * u * v."""
+        table, penalty, (u, v) = self.view.table, self.view.penalty, (vectors[0], vectors[-1])
+
+        def part(piece: slice) -> Vector:
+            Au = table.times(u, piece)
+            if order == 2:
+                return self.margins.coefficients(2, piece) * Au
+            return self.margins.coefficients(3, piece) * Au * (Au if v is u else table.times(v, piece))
+
+        loss = table.weigh(part) / self.terms
+        return loss + (penalty.product(self.x, v) if order == 2 else penalty.third(self.x) * u * v)
+
+    def third_square(self, s: Vector) -> Priced[Vector]:
+        """T[s, s] over the rows that bend along s."""
+        penalty, table = self.view.penalty.third(self.x) * s * s, self.view.table
+        bends, count, bend = np.empty(self.terms), 0, self.view.bend()
+        for piece in table.pieces:
+            As, (second, third) = table.times(s, piece), self.margins.pair(piece)
+            count += bend(As, second, third, STRAIGHT, bends[piece])
+        return Priced(table.weigh(bends) / self.terms + penalty, third=count)
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """sum_i w_i l_i''' (AV)_i (x) (AV)_i (x) (AV)_i / m + the penalty's diagonal; one product of A with V."""
+        diagonal = self.view.penalty.third(self.x)
+        T = np.stack([V.T @ ((diagonal * v)[:, None] * V) for v in V.T])
+        for piece, block in self.view.table.blocks():
+            c, rows = self.margins.coefficients(3, piece) / self.terms, block @ V
+            T += np.stack([rows.T @ ((c * a)[:, None] * rows) for a in rows.T])
+        return T
+
+    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
+        """A bound on |T[y]^3| over unit y in the span of V, from the lengths of the rows."""
+        return bounds.third_bound(self, V, tight)
+
+    def variance(self, order: int) -> float:
+        """The variance of the terms' derivatives of one order."""
+        return bounds.variance(self, order)
+
+    def alone(self) -> LinearPoint:
+        """The same point without a Gram matrix from nearby."""
+        other = LinearPoint(self.view, self.x, path=self.path)
+        other.margins = self.margins
+        return other
+
+    def images(self, point: Any) -> SpanImages:
+        """What A makes of directions, and f over their span."""
+        return SpanImages(point)

@@ -1,0 +1,180 @@
+"""A checkpoint that was edited, with a checksum that fits, is refused, or its run is as true as any other."""
+
+import copy
+import io
+import json
+import random
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+
+import tercet
+from tercet.methods.checkpoint import FRAME, MARK, frames_of
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((200, 3))
+Y = (X @ np.ones(3) + RNG.standard_normal(200) > 0).astype(float)
+PROBLEM = tercet.LinearModel(X, Y, l2=1e-3)
+START = 3.0 * RNG.standard_normal(3)
+METHODS = {
+    "STM": tercet.STM(tercet.Progressive(multiple=4)),
+    "Subspace": tercet.STM(tercet.Full(), tercet.Subspace()),
+    "SGD": tercet.SGD(),
+    "SCR": tercet.SCR(tercet.Adaptive()),
+}
+ODD = [
+    -1, 0, 1, 2, 1.5, -0.5, 1e300, -1e300, float("nan"), float("inf"), float("-inf"), 10**30, None, True, False, "x",
+    "", [], [1], {}, {"a": 1}, {"array": "state0"}, {"array": "none"},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def journal(request, tmp_path_factory):
+    """The frames of a short run, as headers and arrays."""
+    path = tmp_path_factory.mktemp("saved") / "run.ckpt"
+    tercet.minimize(PROBLEM, START, method=METHODS[request.param], max_iterations=4, seed=1, checkpoint=path)
+    return list(frames_of(path.read_bytes()))
+
+
+def written(frames, path):
+    """The frames as a file, with checksums that fit."""
+    parts = []
+    for header, arrays in frames:
+        out = io.BytesIO()
+        np.savez(out, allow_pickle=False, **arrays, header=np.array(json.dumps(header)))
+        body = out.getvalue()
+        parts.append(FRAME.pack(MARK, len(body), zlib.crc32(body)) + body)
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def places(node, path=()):
+    """The way to every value of a tree."""
+    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in pairs:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+def edit_header(header, rnd):
+    *way, last = rnd.choice(list(places(header)))
+    node = header
+    for key in way:
+        node = node[key]
+    old = node[last]
+    plain = isinstance(old, int | float) and not isinstance(old, bool) and abs(old) < 1e300
+    if rnd.random() < 0.15 and isinstance(node, dict):
+        del node[last]
+    elif plain and rnd.random() < 0.5:
+        node[last] = rnd.choice([-old, old + 1, 2 * old, old + 1e-3 if isinstance(old, float) else old - 1])
+    else:
+        node[last] = rnd.choice(ODD)
+    return (*way, last), old
+
+
+def edit_array(arrays, rnd):
+    name = rnd.choice(list(arrays))
+    array = arrays[name].copy()
+    if array.dtype.names:
+        column = rnd.choice(array.dtype.names)
+        array[column][rnd.randrange(len(array))] = rnd.choice([-1, 0, 7, 10**9])
+    else:
+        changes = [lambda a: a[:-1], lambda a: a.astype(np.float32), lambda a: a.astype(complex), lambda a: -a]
+        changes += [lambda a: a.astype(str), lambda a: a[..., None], np.zeros_like, lambda a: a * np.nan]
+        array = rnd.choice(changes)(array)
+    arrays[name] = array
+    return name, array
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_an_edited_checkpoint_is_refused_or_its_run_is_true(journal, seed, tmp_path):
+    rnd, frames = random.Random(seed), copy.deepcopy(journal)
+    header, arrays = frames[rnd.choice([0, -1])]
+    what = edit_header(header, rnd) if rnd.random() < 0.7 else edit_array(arrays, rnd)
+    path = written(frames, tmp_path / "run.ckpt")
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            result = tercet.resume(path, PROBLEM, max_iterations=30)
+    except tercet.CheckpointError:
+        return
+    point = PROBLEM.over(None).at(result.x)
+    assert result.fun == pytest.approx(point.value(), rel=1e-9), what
+    assert not result.success or np.linalg.norm(point.gradient()) <= 1.01 * result.certificate.eps1, what
+    assert result.fun <= PROBLEM.over(None).at(START).value() or result.status is not tercet.Status.CERTIFIED, what
+
+
+LIES = {
+    "sigma below 0": (("state", "memory", "control", "sigma2"), -1.0),
+    "sigma infinite": (("state", "memory", "control", "sigma3"), float("inf")),
+    "no radius": (("state", "memory", "control", "radius"), 0.0),
+    "more terms than there are": (("state", "sizes", "value"), 201),
+    "no terms": (("state", "sizes", "value"), 0),
+    "another iteration": (("state", "memory", "iteration"), 3),
+    "fewer evaluations": (("tally", "gradient"), 0),
+    "evaluations below 0": (("tally", "value"), -1),
+    "another stream": (("state", "stream", "state", "inc"), 7),
+    "time that ran back": (("seconds",), 0.0),
+    "another f": (("state", "point", "value"), 1e-9),
+    "a reach above 1": (("state", "memory", "reach"), 2.0),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_no_run_can_have_written_is_refused(lie, tmp_path):
+    path = tmp_path / "run.ckpt"
+    tercet.minimize(PROBLEM, START, max_iterations=4, seed=1, checkpoint=path)
+    frames = list(frames_of(path.read_bytes()))
+    (*way, last), value = LIES[lie]
+    node = frames[-1][0]
+    for key in way:
+        node = node[key]
+    assert node[last] != value
+    node[last] = value
+    with pytest.raises(tercet.CheckpointError, match=r"run\.ckpt"):
+        tercet.resume(written(frames, path), PROBLEM)
+
+
+def test_settings_go_through_the_checks_of_minimize(tmp_path):
+    path = tmp_path / "run.ckpt"
+    tercet.minimize(PROBLEM, START, max_iterations=4, seed=1, checkpoint=path)
+    frames = list(frames_of(path.read_bytes()))
+    changes = [("tol", -1.0), ("tol", "x"), ("order", True), ("order", 4), ("seed", -1), ("seed", 0.5), ("more", 1)]
+    changes += [("max_iterations", 1.5), ("checkpoint_every", 0), ("max_seconds", "x"), ("max_epochs", float("nan"))]
+    methods = [None, {"class": "STM", "much": 1}, {"class": "Dense"}, [], 3]
+    changes += [("method", method) for method in methods]
+    for name, value in changes:
+        edited = copy.deepcopy(frames)
+        edited[0][0]["settings"][name] = value
+        with pytest.raises(tercet.CheckpointError):
+            tercet.resume(written(edited, path), PROBLEM)
+
+
+def test_a_gradient_that_is_a_lie_never_reaches_a_certificate(tmp_path):
+    path = tmp_path / "run.ckpt"
+    tercet.minimize(PROBLEM, START, method=tercet.STM(tercet.Full()), max_iterations=4, checkpoint=path)
+    frames = list(frames_of(path.read_bytes()))
+    header, arrays = frames[-1]
+    name = header["state"]["point"]["gradient"]["array"]
+    for lie in (np.zeros(3), 1e-12 * arrays[name], -arrays[name]):
+        edited = copy.deepcopy(frames)
+        edited[-1][1][name] = lie
+        with pytest.raises(tercet.CheckpointError, match="gradient"):
+            tercet.resume(written(edited, path), PROBLEM)
+
+
+def test_a_problem_that_changed_behind_its_name_is_refused(tmp_path):
+    path, height = tmp_path / "run.ckpt", [1.0]
+
+    def fun(x):
+        return float(height[0] * np.sum((x - 1.0) ** 4) + np.sum(x**2))
+
+    def grad(x):
+        return 4.0 * height[0] * (x - 1.0) ** 3 + 2.0 * x
+
+    tercet.minimize(fun, np.array([3.0, -2.0]), grad=grad, max_iterations=2, checkpoint=path)
+    height[0] = 2.0
+    with pytest.raises(tercet.CheckpointError, match="not what the problem gives"):
+        tercet.resume(path, fun, grad=grad)
