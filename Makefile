@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check docs setup bench bench-quick bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors bench-theory clean
+.PHONY: demo test check docs setup bench bench-quick bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors bench-theory bench-suite bench-suite-quick clean
 
 setup: $(VENV)/.ready
 
@@ -42,6 +42,13 @@ bench: setup
 
 bench-quick: setup
 	$(RUN) -m benchmarks.speed --quick
+
+# Under forty minutes on two cores; the quick one under five. Both write benchmarks/results/suite/.
+bench-suite: setup
+	$(RUN) -m benchmarks.suite --jobs 2
+
+bench-suite-quick: setup
+	$(RUN) -m benchmarks.suite --quick --jobs 2
 
 clean:
 	rm -rf $(VENV) demo docs/_build
