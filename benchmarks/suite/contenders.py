@@ -12,9 +12,10 @@ import numpy as np
 import scipy.optimize
 
 import tercet
+from benchmarks.speed.oracles import Enough
 from benchmarks.suite import plain
 from benchmarks.suite.cases import FUNCTIONS, Instance, Prepared
-from benchmarks.suite.paths import STALLED, Clock, Enough, Oracle, Path, tally
+from benchmarks.suite.paths import STALLED, Clock, Oracle, Path, tally
 from tercet.objectives.base import traits_of
 from tercet.objectives.metered import DeadlineError, Meter, Metered
 from tercet.records import ORDERS

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tercet.objectives.metered import DeadlineError, Metered, MeteredPoint
-from benchmarks.speed.oracles import Enough
 from tercet.records import ORDERS
 
 FEW = 5000  # with more variables only those points are kept at which f is not known

@@ -35,7 +35,8 @@ on two cores), `make bench-suite-quick` a part of it (under five).
   that one and marked †.
 - **Epochs**: evaluations of terms, of all orders, over n; a product with a Hessian counts one, and so does forming it.
 - Contenders: STM and SCR (defaults), ARC and AR3 (the same over all data), `plain` (`benchmarks/suite/plain.py`) and
-  SciPy's methods with our derivatives behind the same meter. A peer has eight times the time of the best so far (four in the quick run).
+  SciPy's methods with our derivatives behind the same meter. A peer has eight times the time of the best so far (four
+  in the quick run).
 - Cells: geometric mean over cases (worst 5 %; the worst); then how many cases, and how many STM did not solve, which
   the mean leaves out.
 """
