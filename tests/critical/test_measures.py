@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+import tercet
 from tercet.critical.measures import (
     LANCZOS_VECTORS,
     kernel_measure,
     largest_cubic,
     lowest_eigenpairs,
+    lowest_pair,
     third_order_measure,
 )
 from tests.critical.points import SPECTRA, Polynomial, grid_largest, rotated, symmetric
@@ -71,3 +73,34 @@ def test_few_variables_take_products_instead_of_lanczos():
     values, _ = lowest_eigenpairs(point, 5, False, 1e-3, 0)
     np.testing.assert_allclose(values, np.arange(5.0) - 1, atol=1e-13)
     assert point.products == 5
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_lowest_ritz_value_is_never_below_the_lowest_eigenvalue_and_has_its_sign(spectrum, seed):
+    values = SPECTRA[spectrum]
+    B = rotated(values)
+    found, vectors = lowest_pair(lambda v: B @ v, len(values), seed)
+    tiny = 1e-10 * max(1.0, np.max(np.abs(values)))
+    assert found[0] >= values.min() - tiny
+    assert (found[0] < -tiny) == (values.min() < -tiny)
+    v = vectors[:, 0]
+    assert np.linalg.norm(v) == pytest.approx(1.0, rel=1e-8)
+    assert v @ B @ v == pytest.approx(found[0], abs=10 * tiny)
+
+
+@pytest.mark.parametrize("d", [4000, 20000])
+@pytest.mark.parametrize("spread", [1.0, 1e3, 1e6])
+def test_a_convex_quadratic_of_many_variables_is_certified(d, spread):
+    """ARPACK did not converge on such spectra, and chi_2 was nan."""
+    a = np.logspace(0, np.log10(spread), d) / spread
+    result = tercet.minimize(
+        lambda x: 0.5 * float(a @ (x - 1.0) ** 2),
+        np.zeros(d),
+        grad=lambda x: a * (x - 1.0),
+        hvp=lambda x, v: a * v,
+        tvp=lambda x, u, v: np.zeros(d),
+        tol=1e-6,
+    )
+    assert result.success, result.message
+    assert result.certificate.chi2 == 0.0

@@ -13,6 +13,7 @@ from tercet import Status
 from tercet.methods.phases import DESCENT, PATIENCE, Leaving
 from tercet.methods.step import restart
 from tercet.methods.stop import End, Turn, stop
+from tercet.objectives.base import NotFiniteError
 from tercet.records import Certificate, Sizes
 from tests.methods.walks import MODEL, D, Flat, N, Told, Walk
 
@@ -33,10 +34,12 @@ def status(walk: Walk, **changes: Any) -> Status:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_value_or_a_gradient_that_is_not_finite_ends_the_run(bad):
+def test_a_value_or_a_gradient_that_is_not_finite_is_no_place_to_be(bad):
     walk = Walk.of(tercet.STM(tercet.Full()))
-    assert status(walk, f=bad) is Status.NOT_FINITE
-    assert status(walk, g=np.array([0.0, 0, bad, 0, 0]), norm=bad) is Status.NOT_FINITE
+    with pytest.raises(NotFiniteError):
+        verdict(walk, f=bad)
+    with pytest.raises(NotFiniteError):
+        verdict(walk, g=np.array([0.0, 0, bad, 0, 0]), norm=bad)
 
 
 def test_a_gradient_whose_square_overflows_is_finite():

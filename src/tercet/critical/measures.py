@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,8 @@ from tercet.records import Matrix, Tensor, Vector
 
 FORMED_KERNEL = 8  # up to this dimension the third derivative over the near-kernel is formed
 LANCZOS_VECTORS = 8  # to begin with; more where the near-kernel is larger
+LONGEST = 120  # vectors of a Lanczos space
+BASIS = 1e9  # bytes that it may take
 FORMED = 3000  # up to this many variables a Hessian may be formed from products
 
 
@@ -19,7 +20,7 @@ def lowest_eigenpairs(point: MeteredPoint, d: int, dense: bool, zeta: float, see
     """Eigenvalues in ascending order with their vectors: all of them, or by Lanczos all up to zeta and a few more.
 
     Where Lanczos does not converge, or would need a third of all vectors, the matrix is formed from d products. Beyond
-    a few thousand variables it cannot be formed, and only the lowest eigenvalue is given.
+    a few thousand variables it cannot be formed, and only the lowest Ritz value is given.
     """
     if dense:
         B = point.hessian()
@@ -36,7 +37,7 @@ def lowest_eigenpairs(point: MeteredPoint, d: int, dense: bool, zeta: float, see
         (d, d), matvec=lambda v: point.hessian_product(np.ravel(v)) + shift * np.ravel(v), dtype=float
     )
     if d > FORMED:
-        return lowest_eigenpair(operator, shift, start, 0.01 * zeta / shift)
+        return lowest_pair(point.hessian_product, d, seed)
     k = LANCZOS_VECTORS
     while 3 * k < d:
         try:
@@ -50,15 +51,34 @@ def lowest_eigenpairs(point: MeteredPoint, d: int, dense: bool, zeta: float, see
     return eigenpairs_from_products(point, d)
 
 
-def lowest_eigenpair(operator: Any, shift: float, start: Vector, accuracy: float) -> tuple[Vector, Matrix]:
-    """The lowest eigenvalue and its vector, or nan where Lanczos does not find it."""
-    import scipy.sparse.linalg
+def lowest_pair(product: Callable[[Vector], Vector], d: int, seed: int) -> tuple[Vector, Matrix]:
+    """The lowest Ritz value of Lanczos from a random start, with its vector; it always answers.
 
-    try:
-        values, vectors = scipy.sparse.linalg.eigsh(operator, 1, which="SA", v0=start, ncv=20, maxiter=30, tol=accuracy)
-    except scipy.sparse.linalg.ArpackError:
-        return np.array([np.nan]), start[:, None] / np.linalg.norm(start)
-    return values - shift, vectors
+    It is never below the lowest eigenvalue. The space grows until that value is above 0 for certain or has come to
+    rest, and not beyond what memory holds.
+    """
+    import scipy.linalg  # heavy, and only needed here
+
+    most = int(min(d, max(20, min(LONGEST, BASIS / (8 * d)))))
+    v = np.random.default_rng(seed).standard_normal(d)
+    V, diag, off = [v / np.linalg.norm(v)], list[float](), list[float]()
+    before = np.inf
+    while True:
+        w = product(V[-1])
+        diag.append(float(V[-1] @ w))
+        basis = np.stack(V)
+        for _ in range(2):
+            w = w - (basis @ w) @ basis
+        rest = float(np.linalg.norm(w))
+        ended = len(V) >= most or rest <= 1e-12 * max(map(abs, diag))
+        if ended or len(V) % 10 == 0:
+            values, z = scipy.linalg.eigh_tridiagonal(np.array(diag), np.array(off))
+            unsure = rest * abs(float(z[-1, 0]))
+            if ended or values[0] > 2 * unsure or abs(before - values[0]) <= 0.01 * abs(values[0]):
+                return values[:1], basis.T @ z[:, :1]
+            before = float(values[0])
+        off.append(rest)
+        V.append(w / rest)
 
 
 def eigenpairs_from_products(point: MeteredPoint, d: int) -> tuple[Vector, Matrix]:

@@ -12,6 +12,7 @@ from tercet.control.limit import limit
 from tercet.control.sigma import Control, Evidence, Miss
 from tercet.critical.escape import Escape
 from tercet.methods.noise import Noise, noise_of
+from tercet.objectives.base import NotFiniteError
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Forecast, Meets, Step, Vector
 from tercet.subsolvers.base import Ask
@@ -75,7 +76,12 @@ class Descent:
         buy = parts.third.buys(memory.unexplained, sizes.third / run.n, sizes.hessian < sizes.value)
         c = memory.control
         ask = Ask(c.sigma2, c.sigma3, parts.power, c.radius, buy, memory.unexplained)
-        return limit(at.workspace.solve, ask, at.point.x, at.f)
+        try:
+            return limit(at.workspace.solve, ask, at.point.x, at.f)
+        except NotFiniteError as error:
+            if not (buy and error.order == "third"):
+                raise
+            return limit(at.workspace.solve, replace(ask, buy_third=False), at.point.x, at.f)
 
     def accepts(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float, consistent: bool) -> bool:
         """ratio >= eta1 with a finite gradient; where f is rounded off, a smaller gradient decides."""

@@ -45,9 +45,11 @@ def check(past: Checkpoint, run: Run) -> None:
     """ValueError, or another of UNREADABLE, where a field is not what a run writes."""
     state = past.state
     need(past.n == run.n, f"it is of {past.n} terms, and the problem has {run.n}")
-    names = {"x", "point", "origin", "sizes", "memory", "stream", "sampled", "scale"}
+    names = {"x", "point", "origin", "sizes", "memory", "stream", "sampled", "scale", "before"}
     need(isinstance(state, dict) and set(state) == names, "its state has other parts")
     vector("x", state["x"], run.d)
+    if state["before"] is not None:
+        vector("the x before", state["before"], run.d)
     need(isinstance(state["sampled"], bool), "sampled is no truth value")
     need(0 <= number(state["scale"]) < inf, "its scale is no size")
     need(state["origin"] is None or not isnan(number(state["origin"])), "f at its start is no number")

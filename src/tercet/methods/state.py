@@ -92,6 +92,7 @@ class State:
     phase: Phase = DESCENT
     sampled: bool = False  # some iterations looked at a sample of the values only
     scale: float = 1.0  # |f| at the start, to tell when f fell beyond any sensible value
+    before: Vector | None = None  # the x that the last step began at, to go back to
     kept: Expansion | None = None  # the last one, which serves again after a rejection
     certificate: Certificate | None = None  # of x, where one was made
 
@@ -118,6 +119,7 @@ class State:
             "stream": self.stream.state,
             "sampled": self.sampled,
             "scale": self.scale,
+            "before": self.before,
         }
 
     @staticmethod
@@ -135,4 +137,5 @@ class State:
             Stream(arrays["stream"]),
             sampled=bool(arrays["sampled"]),
             scale=float(arrays["scale"]),
+            before=arrays["before"],
         )

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isfinite
 from time import perf_counter
 from typing import Any
+
+import numpy as np
 
 from tercet.control.judge import judge
 from tercet.methods.guarantee import NO_RECORD, Record
@@ -18,11 +21,14 @@ from tercet.methods.policy import expansion
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, Memory, State
 from tercet.methods.stop import End, Turn, stop
+from tercet.objectives.base import NotFiniteError
 from tercet.objectives.metered import Known, MeteredPoint
 from tercet.records import Counts, Meets, Sizes, Status
 from tercet.result import Row
 from tercet.sampling.draws import Stream
 from tercet.vectors import length
+
+HALVINGS = 4  # of the way from x0, in search of a point where f is finite
 
 
 def begin(run: Run, parts: Parts, memory: Memory | None = None) -> State:
@@ -47,7 +53,19 @@ def stand(run: Run, parts: Parts, sizes: Sizes, memory: Memory, origin: MeteredP
 
 
 def step(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
-    """One iteration, or the reason why there is none. The size rule is asked here, once, and nowhere else."""
+    """One iteration, or the reason why there is none; from further back where f or a derivative is not finite at x."""
+    while True:
+        try:
+            return iterate(run, parts, state)
+        except NotFiniteError:
+            back = retreat(run, parts, state)
+            if back is None:
+                return state, Status.NOT_FINITE
+            state = back
+
+
+def iterate(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
+    """One iteration from x. The size rule is asked here, once, and nowhere else."""
     sizes = parts.policy.sizes(run, parts, state)
     if sizes != state.sizes:
         state = parts.policy.grow(run, state, sizes)
@@ -79,8 +97,25 @@ def step(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
         return replace(state, memory=memory, phase=phase, kept=keep(run, parts, state, at)), row
     if trial.terms < run.n:
         memory = replace(memory, noise_share=parts.policy.share(run, at, trial, memory))
-    moved = State(trial, state.origin, sizes, state.views, memory, state.stream, DESCENT, state.sampled, state.scale)
-    return moved, row
+    phase, scale, x = DESCENT, state.scale, at.point.x
+    return State(trial, state.origin, sizes, state.views, memory, state.stream, phase, state.sampled, scale, x), row
+
+
+def retreat(run: Run, parts: Parts, state: State) -> State | None:
+    """Where to go on from when x is outside the domain of f over its terms, or of a derivative; None: nowhere.
+
+    Where the last step began, with a tenth of its length; or on the way back to x0; or from x0 with all terms. There is
+    no second retreat before another step is accepted.
+    """
+    x, view = state.x, state.views.value
+    toward = [run.x0 + 0.5**k * (x - run.x0) for k in range(1, HALVINGS + 1)]
+    for back in [] if state.before is None else [state.before, *toward]:
+        point = parts.policy.look(view, back)
+        if isfinite(point.value()) and np.isfinite(point.gradient()).all():
+            control = replace(state.memory.control, radius=0.1 * length(x - back))
+            memory = replace(state.memory, control=control, missed=np.inf)
+            return replace(state, point=point, memory=memory, phase=DESCENT, before=None, kept=None, certificate=None)
+    return restart(run, parts, state) if state.sampled else None
 
 
 def restart(run: Run, parts: Parts, state: State) -> State:

@@ -35,10 +35,13 @@ class Turn:
 
 
 def stop(run: Run, parts: Parts, state: State, at: Expansion, restart: Callable[[], State]) -> End | Turn | None:
-    """What is to be done at x: end, stand elsewhere or look another way, or, None, take a step."""
+    """What is to be done at x: end, stand elsewhere or look another way, or, None, take a step.
+
+    NotFiniteError where f or its gradient is not finite.
+    """
     memory = state.memory
     if not (isfinite(at.f) and (isfinite(at.norm) or np.isfinite(at.g).all())):
-        return End(Status.NOT_FINITE)
+        raise NotFiniteError("value")
     if at.f < -1e20 * max(1.0, state.scale):  # only all terms together can tell
         return End(Status.UNBOUNDED) if at.point.terms >= run.n else Turn(restart())
     if memory.hopeless:
@@ -75,7 +78,10 @@ def unfinished(run: Run, parts: Parts, state: State, at: Expansion) -> bool:
 
 def conclude(run: Run, parts: Parts, state: State, at: Expansion, restart: Callable[[], State]) -> End | Turn:
     """The certificate at x; where it fails for curvature or the third derivative, the way down."""
-    certificate, escape = certify(exact(at.slope), run.n, run.tolerances, run.traits, run.seed)
+    try:
+        certificate, escape = certify(exact(at.slope), run.n, run.tolerances, run.traits, run.seed)
+    except NotFiniteError:  # there is no certificate here, and no better place to go to
+        return End(Status.NOT_FINITE)
     # Sampled phases do not look at the full objective, so where they led has to be compared with x0 once.
     if certificate.holds and state.sampled and state.origin.value() < at.f:
         return Turn(restart())

@@ -25,7 +25,11 @@ PRODUCTS = 200  # up to this many variables a Hessian is formed, where it takes 
 
 
 class NotFiniteError(Exception):
-    """A derivative that the run needs is not finite."""
+    """f or a derivative that the run needs is not finite; `order` is its name in `ORDERS`."""
+
+    def __init__(self, order: str):
+        super().__init__(order)
+        self.order = order
 
 
 @dataclass(frozen=True, eq=False)
