@@ -41,9 +41,11 @@ def watched(look: Look, work: Callable[..., Any], matrix: Matrix) -> Any:
 
     thread = Thread(target=copy_context().run, args=(run,), daemon=True)
     thread.start()
-    while thread.is_alive():
+    while True:
         thread.join(PAUSE)
         look()
+        if not thread.is_alive():
+            break
     if failed:
         raise failed[0]
     return found[0]
