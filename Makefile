@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check docs setup bench bench-quick bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors bench-theory bench-suite bench-suite-quick clean
+.PHONY: demo test check docs setup bench bench-quick bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors bench-classes bench-theory bench-suite bench-suite-quick clean
 
 setup: $(VENV)/.ready
 
@@ -28,7 +28,7 @@ docs: setup
 	$(VENV)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo docs/_build/html/index.html
 
-bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors: bench-%: setup
+bench-mgh bench-degenerate bench-a9a bench-paper bench-reader bench-adaptors bench-classes: bench-%: setup
 	$(RUN) -m benchmarks.$*
 
 bench-theory: setup

@@ -14,8 +14,8 @@ Every method of first or second order stays at zero and reports success. A small
 and the table shows what it takes: 1e-6 beside zero all of SciPy's methods still stay, nearly all with success; 1e-3
 beside it some do, some give up on the way, and others arrive; from 1e-1 beside it nearly all arrive.
 
-With a depth of four or more the third derivative vanishes at zero as well, and a method of order three reports zero as
-third-order critical; the last lines that are printed show this limit.
+With a depth of four or more the third derivative vanishes at zero as well, and all three measures are zero there. Then
+f itself is looked at along the flat directions; the last lines that are printed show what was seen.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def report(fit: Fit, calls: dict[str, Any], total: tercet.FiniteSum, seeds: int)
 
 
 def main(quick: bool, out: Path) -> dict[str, Any]:
-    """Run everyone from zero and from beside it, show the limit at depth four, and draw."""
+    """Run everyone from zero and from beside it, show what is seen at depth four, and draw."""
     size, n, seeds = (3, 100, 3) if quick else (5, 400, 20)
     with jax.enable_x64(True):
         both = network(3, size, 2, n, 0), decomposition(size + 1, 3, 0)
@@ -196,14 +196,14 @@ def main(quick: bool, out: Path) -> dict[str, Any]:
         assert set(found[both[0].name][0]["tercet"]) == {"minimum"}
 
         deep = network(4, size, 2, n, 0)
-        blind = tercet.minimize(tercet.FiniteSum(deep.loss, deep.data), np.zeros(deep.d))
-        print(f"{deep.name}: third order cannot see the way out of zero, f {blind.fun:.3f} against {deep.lowest:.3f}")
-        print(f"{blind.certificate}\n")
-        assert blind.success
-        assert blind.nit == 0
+        looked = tercet.minimize(tercet.FiniteSum(deep.loss, deep.data), np.zeros(deep.d))
+        print(f"{deep.name}: no third derivative shows the way out of zero, values of f do")
+        print(f"f {looked.fun:.3f}, at the minimum {deep.lowest:.3f}\n{looked.certificate}\n")
+        assert looked.success
+        assert looked.fun < deep.lowest + 1e-9
         path = picture(fits, 1e-3, out / "degenerate_start.png")
     words, results = ({name: pair[k] for name, pair in found.items()} for k in range(2))
-    return {"words": words, "results": results, "deep": blind, "picture": path}
+    return {"words": words, "results": results, "deep": looked, "picture": path}
 
 
 if __name__ == "__main__":

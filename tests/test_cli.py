@@ -34,7 +34,7 @@ def call(capsys, *arguments):
 def test_fit_shows_a_table_and_says_certified_by_its_exit_code(data, capsys):
     code, out, err = call(capsys, "fit", data, "--l2", "1e-3")
     assert code == 0
-    assert "certificate of order 3 holds" in out
+    assert "True (certified): the only minimizer nearby" in out
     assert err == ""
 
 
@@ -64,6 +64,74 @@ def test_a_regression_predicts_numbers(data, tmp_path, capsys):
     assert code == 0
     _, out, _ = call(capsys, "predict", model, data)
     assert len({float(line) for line in out.split()}) > 100
+
+
+@pytest.mark.parametrize(
+    ("loss", "more"),
+    [("poisson", ()), ("negative_binomial", ("--dispersion", "0.3")), ("gamma", ())],
+)
+def test_a_generalized_linear_model_predicts_means(loss, more, tmp_path, capsys):
+    counts = np.floor(np.exp(0.3 * X @ np.ones(5) + 1.0)) + 1.0
+    path, model = tmp_path / "counts.txt", tmp_path / "model.npz"
+    dump_svmlight_file(X, counts, str(path), zero_based=False)
+    code, out, _ = call(capsys, "fit", path, "--loss", loss, "--intercept", *more, "--out", model, "--json")
+    assert code == 0
+    x = np.array(json.loads(out)["x"])
+    _, out, _ = call(capsys, "predict", model, path)
+    np.testing.assert_allclose([float(line) for line in out.split()], np.exp(X @ x[:-1] + x[-1]), rtol=1e-12)
+    assert call(capsys, "certify", model, path)[0] == 0
+
+
+def test_a_quantile_from_the_command_line(data, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    flags = ("--loss", "smooth_quantile", "--quantile", "0.9", "--scale", "0.1", "--intercept", "--out", model)
+    assert call(capsys, "fit", data, *flags)[0] == 0
+    _, out, _ = call(capsys, "predict", model, data)
+    assert np.mean(np.array([float(line) for line in out.split()]) > Y) == pytest.approx(0.9, abs=0.03)
+    code, _, err = call(capsys, "fit", data, "--loss", "logistic", "--quantile", "0.9")
+    assert (code, "--quantile 0.9" in err) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["txt", "npy"])
+def test_coefficients_of_another_program_are_certified(form, data, tmp_path, capsys):
+    from sklearn.linear_model import LogisticRegression
+
+    other = LogisticRegression(C=1 / (400 * 1e-3), tol=1e-12, max_iter=1000).fit(X, Y > 0)
+    x = np.append(other.coef_[0], other.intercept_)
+    path = tmp_path / f"theirs.{form}"
+    np.save(path, x) if form == "npy" else np.savetxt(path, x)
+    flags = ("--loss", "logistic", "--l2", "1e-3", "--intercept")
+    code, out, _ = call(capsys, "certify", path, data, *flags, "--json")
+    found = json.loads(out)["certificate"]
+    assert (code, found["holds"]) == (0, True)
+    np.savetxt(tmp_path / "off.txt", 1.1 * x)
+    code, out, _ = call(capsys, "certify", tmp_path / "off.txt", data, *flags)
+    assert (code, "falls by" in out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("1 2 x", "no coefficients"), ("1\n2", "holds 2 coefficients"), ("nan", "finite")]
+)
+def test_what_are_no_coefficients_is_refused(text, said, data, tmp_path, capsys):
+    (tmp_path / "x.txt").write_text(text)
+    code, _, err = call(capsys, "certify", tmp_path / "x.txt", data, "--loss", "logistic")
+    assert (code, said in err) == (2, True)
+
+
+def test_fit_prints_the_table_of_standard_errors(data, capsys):
+    code, out, _ = call(capsys, "fit", data, "--loss", "logistic", "--intercept", "--summary", "--kind", "sandwich")
+    assert code == 0
+    assert "std err" in out
+    assert "covariance:      sandwich" in out
+
+
+def test_a_reader_who_has_read_enough_is_no_error(data, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    call(capsys, "fit", data, "--l2", "1e-3", "--out", model)
+    command = f"{sys.executable} -m tercet.cli predict {model} {data} | head -n 1"
+    run = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert len(run.stdout.split()) == 1
 
 
 def test_a_run_that_is_cut_short_is_not_certified(data, capsys):

@@ -17,13 +17,17 @@ ALLOWED = {
     "checks": [],
     "vectors": ["records"],
     "watch": ["records"],
-    "objectives": ["objectives", "checks", "records", "vectors", "watch"],
+    "shards": ["shards", "checks", "once", "records", "watch"],
+    "once": [],
+    "objectives": ["objectives", "shards", "checks", "once", "records", "vectors", "watch"],
     "sampling": ["sampling", "checks", "records"],
     "model": ["records", "vectors"],
-    "critical": ["critical", "objectives.base", "objectives.metered", "records"],
+    "frame": ["once", "records"],
+    "critical": ["critical", "checks", "frame", "objectives.base", "objectives.metered", "records"],
     "subsolvers": [
         "subsolvers",
         "checks",
+        "once",
         "watch",
         "model",
         "records",
@@ -32,17 +36,21 @@ ALLOWED = {
         "objectives.metered",
         "critical.measures",
     ],
-    "control": ["control", "checks", "model", "records", "vectors", "objectives.metered", "subsolvers.base"],
+    "control": ["control", "checks", "frame", "model", "records", "vectors", "objectives.metered", "subsolvers.base"],
     "result": ["records"],
     "storage": ["checks", "records", "result"],
     "theory": ["theory", "checks", "sampling", "objectives", "records"],
-    "datasets": ["datasets", "checks"],
+    "datasets": ["datasets", "shards", "checks", "records"],
+    "inference": ["inference", "checks", "records", "objectives", "critical.errors"],
     "methods": [
         "methods",
+        "inference",
         "checks",
         "objectives",
         "sampling",
         "model",
+        "frame",
+        "once",
         "subsolvers",
         "control",
         "critical",
@@ -54,16 +62,23 @@ ALLOWED = {
 }
 LEAVES = [
     "experiments",
+    "fitting",
     "scipy",
     "sklearn",
     "optimistix",
     "torch",
+    "dask",
     "cli",
+    "cli_shard",
+    "cli_models",
     "cli_theory",
     "__init__",
     "__main__",
 ]  # may import anything
-HEAVY = ["jax", "numba", "sklearn", "matplotlib", "pandas", "torch", "optimistix", "equinox", "pooch"]
+HEAVY = [
+    "jax", "numba", "sklearn", "matplotlib", "pandas", "torch", "optimistix", "equinox", "pooch", "dask", "distributed",
+    "pyarrow", "joblib", "statsmodels",
+]  # fmt: skip
 
 
 def modules():

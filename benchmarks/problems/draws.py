@@ -121,7 +121,9 @@ def slope(eps, reach, subsolver=None):
         grad=lambda x: a * x / root(x),
         hess=lambda x: np.array([[a / root(x) ** 3]]),
         third=lambda x: np.array([[[-3 * a * x[0] / root(x) ** 5]]]),
-        method=tercet.STM(tercet.Full(), subsolver, tercet.PaperSigma(minimum=1.0), worth=np.inf),
+        method=tercet.STM(
+            tercet.Full(), subsolver, tercet.PaperSigma(minimum=1.0), worth=np.inf, units=tercet.Euclidean()
+        ),
         order=1,
         tol=eps,
         max_iterations=20000,

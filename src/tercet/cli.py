@@ -1,6 +1,7 @@
-"""The command line: `tercet fit`, `predict`, `certify`, `compare`, `reproduce` and `theory`.
+"""The command line: `tercet fit`, `predict`, `certify`, `shard`, `compare`, `reproduce` and `theory`.
 
-Exit codes: 0 certified or finished, 1 not certified, 2 bad input, 130 interrupted (what is finished is saved).
+Exit codes: 0 certified or finished, 1 not certified, or a run failed, 2 bad input, 130 interrupted (what is finished is
+saved).
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tercet import __version__
-from tercet.checks import regular_file
+from tercet.cli_models import FORMAT, VERSION, header_of, load_model, load_point, model_on, read_data, save_model
+from tercet.cli_shard import add_shard, folder_model
 from tercet.cli_theory import add_theory
-from tercet.datasets import load_libsvm
+from tercet.methods.certifying import certify
 from tercet.methods.minimize import minimize, resume
 from tercet.methods.sgd import SGD
 from tercet.methods.stm import SCR, STM
-from tercet.objectives.linear import LinearModel
+from tercet.objectives.device.place import to_device
 from tercet.objectives.losses import LOSSES
-from tercet.records import Status, Vector
+from tercet.records import Certificate, Status
 from tercet.result import Result
-from tercet.sampling import Full
 
 if TYPE_CHECKING:
     from tercet.experiments.spec import Comparison
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 CERTIFIED, NOT_CERTIFIED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 METHODS = {"stm": STM, "scr": SCR, "sgd": SGD}
 CLASSIFIERS = ("sigmoid_squares", "logistic")
-FORMAT, VERSION = "tercet linear model", 1
+KINDS = ("hessian", "sandwich", "bootstrap")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,9 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code: int = options.command(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("tercet: interrupted before there was a point to save", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # who reads has read enough: `tercet predict ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CERTIFIED
     except (OSError, ValueError) as error:
         print(f"tercet: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -62,17 +67,15 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"tercet {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    fit = commands.add_parser("fit", help="minimize a linear model over a LIBSVM file")
-    fit.add_argument("file", help="LIBSVM text, plain or gz, bz2, xz")
-    fit.add_argument("--n-features", type=int, help="columns of the file; without it as many as its largest index")
-    fit.add_argument("--loss", choices=tuple(LOSSES), default="sigmoid_squares")
-    fit.add_argument("--scale", type=float, help="scale of a robust loss")
-    fit.add_argument("--l2", type=float, default=0.0, help="l2/2 |x|^2 is added to the mean loss")
-    fit.add_argument("--alpha", type=float, default=0.0, help="alpha sum x^2/(1+x^2) is added to the mean loss")
-    fit.add_argument("--intercept", action="store_true")
+    fit = commands.add_parser("fit", help="minimize a linear model over a LIBSVM file or a folder of shards")
+    fit.add_argument("file", help="LIBSVM text, plain or gz, bz2, xz; or a folder of `tercet shard`, read out of core")
+    fit.add_argument("--dask", metavar="ADDRESS", help="the scheduler of a Dask cluster that reads the folder")
+    fit.add_argument(
+        "--device", help="where the data goes: cuda, cuda:1 or cpu, by PyTorch; without it NumPy and SciPy"
+    )
     fit.add_argument("--method", choices=tuple(METHODS), default="stm")
     fit.add_argument("--order", type=int, choices=(1, 2, 3), help="order of the certificate")
-    fit.add_argument("--tol", type=float, default=1e-8)
+    fit.add_argument("--tol", type=float, help="eps_1 of the certificate; without it each x_j to half of its digits")
     fit.add_argument("--seed", type=int, default=0)
     fit.add_argument("--max-seconds", type=float)
     fit.add_argument("--max-iterations", type=int)
@@ -80,22 +83,40 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--out", type=Path, help="where the model is written (.npz)")
     fit.add_argument("--checkpoint", type=Path, help="where the run is kept, to be resumed")
     fit.add_argument("--resume", action="store_true", help="continue from --checkpoint if it is there")
+    fit.add_argument("--summary", action="store_true", help="also the table of standard errors")
+    fit.add_argument("--kind", choices=KINDS, help="of the standard errors")
     fit.set_defaults(command=command_fit)
 
     predict = commands.add_parser("predict", help="predictions of a model, one a line")
     predict.set_defaults(command=command_predict)
-    certify = commands.add_parser("certify", help="recompute the certificate of a model on given data")
-    certify.add_argument("--order", type=int, choices=(1, 2, 3))
-    certify.add_argument("--tol", type=float, default=1e-8)
-    certify.set_defaults(command=command_certify)
-    for command in (predict, certify):
-        command.add_argument("model", type=Path, help="a file that `tercet fit --out` wrote")
+    certified = commands.add_parser("certify", help="the certificate of a model, or of any coefficients, on given data")
+    certified.add_argument("--order", type=int, choices=(1, 2, 3))
+    certified.add_argument("--tol", type=float, help="as in `tercet fit`")
+    certified.set_defaults(command=command_certify)
+    predict.add_argument("model", type=Path, help="a file that `tercet fit --out` wrote")
+    certified.add_argument("model", type=Path, help="such a file, or coefficients: .npy, or text with a number a line")
+    for command in (predict, certified):
         command.add_argument("file", help="LIBSVM text, plain or gz, bz2, xz")
-    for command in (fit, predict, certify):
+    for command in (fit, certified):
+        add_model(command)
+    for command in (fit, predict, certified):
         command.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    add_shard(commands)
     add_experiments(commands)
     add_theory(commands)
     return top
+
+
+def add_model(command: Any) -> None:
+    """The arguments that say which model."""
+    command.add_argument("--n-features", type=int, help="columns of the file; without it as many as its largest index")
+    command.add_argument("--loss", choices=tuple(LOSSES), default="sigmoid_squares")
+    command.add_argument("--scale", type=float, help="scale of a robust loss, or of the smooth quantile")
+    command.add_argument("--dispersion", type=float, help="of negative_binomial: var y = mu + dispersion mu^2 (1)")
+    command.add_argument("--quantile", type=float, help="of smooth_quantile (0.5)")
+    command.add_argument("--l2", type=float, default=0.0, help="l2/2 |x|^2 is added to the mean loss")
+    command.add_argument("--alpha", type=float, default=0.0, help="alpha sum x^2/(1+x^2) is added to the mean loss")
+    command.add_argument("--intercept", action="store_true")
 
 
 def add_experiments(commands: Any) -> None:
@@ -138,9 +159,19 @@ def command_fit(options: argparse.Namespace) -> int:
         raise ValueError("fit --resume: name the file to resume from with --checkpoint.")
     if options.out is not None and not options.out.parent.is_dir():
         raise ValueError(f"fit --out {options.out}: its folder is not there.")
-    X, y, labels = read_data(options.file, options.n_features, options.loss in CLASSIFIERS)
-    settings = {name: getattr(options, name) for name in ("loss", "scale", "l2", "alpha", "intercept")}
-    problem = LinearModel(X, y, **settings)
+    if os.path.isdir(options.file):
+        settings = {name: getattr(options, name) for name in ("loss", "scale", "l2", "alpha", "intercept")}
+        problem, layout, labels = folder_model(options.file, settings, options.dask)
+        columns, labels = layout.columns, labels if options.loss in CLASSIFIERS else None
+    elif options.dask is not None:
+        raise ValueError(f"fit --dask: {options.file} is no folder; cut it with `tercet shard` first.")
+    else:
+        X, y, labels = read_data(options.file, options.n_features, options.loss in CLASSIFIERS)
+        settings = header_of(options)["settings"]
+        columns = X.shape[1]
+        if options.device is not None:
+            X, y = to_device(f"fit --device {options.device}", X, y, options.device)
+        problem = model_on({"settings": settings}, X, y)
     result = run(options, problem)
     if options.out is not None:
         header = {
@@ -148,14 +179,17 @@ def command_fit(options: argparse.Namespace) -> int:
             "version": VERSION,
             "settings": settings,
             "labels": labels,
-            "n_features": X.shape[1],
+            "n_features": columns,
         }
         save_model(options.out, header, result.x)
+    table = result.summary(options.kind, force=True) if options.summary else None
+    if table is not None and not options.json:
+        print(table, end="\n\n")
     show(result, options.json, {"labels": labels, "model": None if options.out is None else str(options.out)})
     return exit_code(result)
 
 
-def run(options: argparse.Namespace, problem: LinearModel) -> Result:
+def run(options: argparse.Namespace, problem: Any) -> Result:
     """From the start, or from the checkpoint that is there."""
     budgets = {name: getattr(options, name) for name in ("max_iterations", "max_seconds", "max_epochs")}
     if options.resume and options.checkpoint.exists():
@@ -172,12 +206,13 @@ def run(options: argparse.Namespace, problem: LinearModel) -> Result:
 
 
 def command_predict(options: argparse.Namespace) -> int:
-    """Labels for a classifier, numbers for a regression."""
+    """Labels for a classifier, expected targets for a regression."""
     header, x = load_model(options.model)
     X, _, _ = read_data(options.file, header["n_features"], False)
-    z = model_on(header, X, np.zeros(X.shape[0])).margins(X, x)
+    model = model_on(header, X, np.full(X.shape[0], 1.0))
+    z = model.margins(X, x)
     if header["labels"] is None:
-        predictions: list[Any] = z.tolist()
+        predictions: list[Any] = (model.loss.mean(z) if hasattr(model.loss, "mean") else z).tolist()
     else:
         low, high = (float(label) for label, _ in sorted(header["labels"].items(), key=lambda item: item[1]))
         predictions = np.where(z > 0, high, low).tolist()
@@ -189,18 +224,22 @@ def command_predict(options: argparse.Namespace) -> int:
 
 
 def command_certify(options: argparse.Namespace) -> int:
-    """The certificate of the model's point, on the data of the file."""
-    header, x = load_model(options.model)
-    X, y, labels = read_data(options.file, header["n_features"], header["labels"] is not None)
-    if labels != header["labels"]:
+    """The certificate of a model's point, or of any coefficients, on the data of the file."""
+    header, x = load_point(options) if options.model.suffix != ".npz" else load_model(options.model)
+    X, y, labels = read_data(options.file, header["n_features"], binary=header["settings"]["loss"] in CLASSIFIERS)
+    if "labels" in header and labels != header["labels"]:
         raise ValueError(f"{options.file}: its labels are {labels}, but the model was fitted to {header['labels']}.")
     problem = model_on(header, X, y)
-    result = minimize(problem, x, method=STM(Full()), order=options.order, tol=options.tol, max_iterations=0)
+    if len(x) != problem.d:
+        raise ValueError(
+            f"{options.model}: it holds {len(x)} coefficients, but the model of {options.file} has {problem.d}."
+        )
+    found, f = certify(problem, x, order=options.order, tol=options.tol), float(problem.over(None).at(x).value())
     if options.json:
-        print(json.dumps({"fun": result.fun, "certificate": certificate_of(result)}))
+        print(json.dumps({"fun": f, "certificate": certificate_of(found)}))
     else:
-        print(f"f {result.fun:.12g}\n{result.certificate}")
-    return CERTIFIED if result.certificate.holds else NOT_CERTIFIED
+        print(f"f {f:.12g}\n{found}")
+    return CERTIFIED if found.holds else NOT_CERTIFIED
 
 
 def command_compare(options: argparse.Namespace) -> int:
@@ -246,7 +285,8 @@ def make_runs(options: argparse.Namespace, comparison: Comparison) -> int:
         return INTERRUPTED
     failed = f", {outcome.failed} of them failed (the report says why)" if outcome.failed else ""
     print(f"{outcome.runs} runs in {outcome.folder}{failed}")
-    return report(options)
+    code = report(options)
+    return NOT_CERTIFIED if outcome.failed else code
 
 
 def report(options: argparse.Namespace) -> int:
@@ -262,56 +302,15 @@ def report(options: argparse.Namespace) -> int:
     return CERTIFIED
 
 
-def read_data(file: str, n_features: int | None, binary: bool) -> tuple[Any, Vector, dict[str, int] | None]:
-    """X, y and the map of two labels to 0 and 1, where there is one."""
-    if not binary:
-        X, y = load_libsvm(file, n_features)
-        return X, y, None
-    X, y, labels = load_libsvm(file, n_features, binary_labels=True)
-    return X, y, {repr(float(label)): int(value) for label, value in labels.items()}
-
-
-def model_on(header: dict[str, Any], X: Any, y: Vector) -> LinearModel:
-    """The model of a file over other data."""
-    return LinearModel(X, y, **header["settings"])
-
-
-def save_model(path: Path, header: dict[str, Any], x: Vector) -> None:
-    """Write coefficients and header, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            text = json.dumps({"format": FORMAT, "version": VERSION, **header})
-            np.savez(file, allow_pickle=False, header=np.array(text), x=x)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def load_model(path: Path) -> tuple[dict[str, Any], Vector]:
-    """Header and coefficients; ValueError for any other file."""
-    try:
-        with open(regular_file("load_model", path), "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            header, x = json.loads(str(file["header"])), np.asarray(file["x"], dtype=np.float64)
-        if header["format"] != FORMAT or header["version"] != VERSION:
-            raise ValueError("its header is not that of a linear model")
-        if x.shape != (header["n_features"] + bool(header["settings"]["intercept"]),):
-            raise ValueError(f"it holds {x.shape} coefficients for {header['n_features']} features")
-        return header, x
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # whatever a foreign file makes NumPy or JSON raise
-        raise ValueError(f"{path}: not a model that tercet wrote ({error}).") from error
-
-
-def certificate_of(result: Result) -> dict[str, Any]:
+def certificate_of(c: Certificate) -> dict[str, Any]:
     """The certificate for machines."""
-    c = result.certificate
-    chis = {
-        name: getattr(c, name) for name in ("chi1", "chi2", "chi3", "eps1", "eps2", "eps3", "zeta", "order", "terms")
-    }
-    plain = {name: None if value != value else value for name, value in chis.items()}
-    return {**plain, "holds": c.holds, "how": c.how}
+    names = (
+        "chi1", "chi2", "chi3", "eps1", "eps2", "eps3", "zeta", "order", "terms", "relative", "converged", "strict",
+        "lowest", "condition", "error_f", "digits", "rounding_f", "rounding_g", "involved", "way_down", "ray",
+    )  # fmt: skip
+    plain = {name: None if (value := getattr(c, name)) != value else value for name in names}
+    finite = {name: None if value in (np.inf, -np.inf) else value for name, value in plain.items()}
+    return {**finite, "holds": c.holds, "verdict": c.verdict, "how": c.how}
 
 
 def show(result: Result, as_json: bool, more: dict[str, Any]) -> None:
@@ -324,9 +323,10 @@ def show(result: Result, as_json: bool, more: dict[str, Any]) -> None:
     whole = {
         **plain,
         "status": result.status.name,
-        "certificate": certificate_of(result),
+        "certificate": certificate_of(result.certificate),
         "counts": counts,
         "x": x,
+        **{name: getattr(result, name) for name in ("rounds", "bytes_read", "retries") if result.rounds},
         **more,
     }
     print(json.dumps(whole))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import Enum
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ class Step:
     sigma: float
     trial: Any = None  # the point at x + s, where the sub-solver has looked at f there
     left: float | None = None  # what the quadratic model left of the gradient, where s was found without the others
+    looks: int = 1  # at f, along the step: of several, x + s is the lowest
 
     @property
     def forecast(self) -> Forecast:
@@ -117,14 +119,20 @@ class Sampling:
         return f"Condition 1 guaranteed for {parts}, all at once with probability {self.probability:.6g}"
 
 
+Floats = tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class Certificate:
-    """How close x is to a critical point of order 1, 2 and 3.
+    """How close x is to a critical point of order 1, 2 and 3, and to a minimizer.
 
         chi_1 = |grad f(x)|,  chi_2 = max(0, -lambda_min(hess f(x))),
         chi_3 = max |third f(x)[y]^3| over unit y with |hess f(x)[y]^2| <= zeta.
 
-    `holds` says that chi_i <= eps_i for every i up to `order`. A chi that was not computed is nan.
+    `holds` says that x is a minimizer as far as was asked: no way down was seen, and x is as close as was asked. With
+    `relative` above 0 that is every x_j within that fraction of its size (or as close as rounding lets it come), else
+    chi_i <= eps_i for every i up to `order`; where f was seen to rise (`rises`), chi_3 is not asked. What was not
+    computed is nan.
     """
 
     chi1: float
@@ -137,29 +145,70 @@ class Certificate:
     order: int
     terms: int  # number of components the derivatives were averaged over
     n: int
-    how: str  # how the derivatives and the measures were computed
+    how: str  # how the derivatives and the measures were computed, and what was looked at
     sampling: Sampling | None = None  # what the samples of the run guarantee, where its size rule says so
+    relative: float = 0.0  # the fraction of its size to which each x_j was asked; 0: the eps_i were
+    converged: bool = False  # x is as close as was asked
+    rises: bool = False  # f was looked at along directions in doubt, and rises
+    strict: bool | None = None  # the minimizer is alone; None: not known
+    lowest: float = nan  # the smallest eigenvalue of the Hessian
+    condition: float = nan  # of the Hessian with its diagonal scaled to 1; inf where it is singular
+    error_f: float = nan  # f(x) less its minimum, estimated
+    error_x: Floats = ()  # of each x_j, estimated
+    digits: float = nan  # of every x_j that are right, estimated; nan where there is a way down, or no minimizer
+    rounding_f: float = nan  # the rounding errors of f and of its gradient, as they were seen
+    rounding_g: float = nan
+    kernel: tuple[Floats, ...] = ()  # directions along which f does not change: combinations that are not identified
+    involved: tuple[int, ...] = ()  # the j of the x_j that take part in them
+    way_down: Floats | None = None  # a step to a lower point
+    fall: float = 0.0  # f(x) less f there
+    ray: Floats | None = None  # along this f is flat as far as can be seen, and no minimizer is near
 
     @property
     def holds(self) -> bool:
-        """chi_i <= eps_i for i = 1 ... order; a chi that is nan does not hold."""
-        pairs = ((self.chi1, self.eps1), (self.chi2, self.eps2), (self.chi3, self.eps3))
-        return all(chi <= eps for chi, eps in pairs[: self.order])
+        """Whether x is a minimizer as far as was asked; a chi that is nan does not hold."""
+        if not self.converged or self.way_down is not None or self.ray is not None:
+            return False
+        if self.relative:
+            return self.order < 2 or self.chi2 >= 0.0
+        third = self.chi3 <= self.eps3 or self.rises
+        return all((self.chi1 <= self.eps1, self.chi2 <= self.eps2, third)[: self.order])
 
     @property
     def over(self) -> str:
         """The data behind the certificate, in words."""
         return f"all {self.n} components" if self.terms >= self.n else f"{self.terms} of {self.n} components"
 
+    @property
+    def verdict(self) -> str:
+        """What was found, in a sentence."""
+        if self.way_down is not None:
+            return f"not a minimizer: f falls by {self.fall:.3g} along certificate.way_down"
+        if self.ray is not None:
+            return "no minimizer is near: f is flat along certificate.ray, as far as it can be seen"
+        if not self.holds:
+            return "not known to be a minimizer"
+        right = "" if isnan(self.digits) else f", {self.digits:.1f} digits of x"
+        if self.kernel:
+            names = ", ".join(f"x[{j}]" for j in self.involved[:6]) + (", ..." if len(self.involved) > 6 else "")
+            many = f"{len(self.kernel)} combination{'s' * (len(self.kernel) > 1)}"
+            return f"a minimizer, one of many{right}; not identified: {many} of {names}"
+        return f"{'the only minimizer nearby' if self.strict else 'a minimizer'}{right}"
+
     def __str__(self) -> str:
+        asked = (
+            f"each x[j] to {self.relative:.1e} of its size"
+            if self.relative
+            else f"chi <= {', '.join(f'{eps:.1e}' for eps in (self.eps1, self.eps2, self.eps3)[: self.order])}"
+        )
         rows = [
-            f"chi{i} = {chi:.3e}  (asked: at most {eps:.1e}{'' if i <= self.order else '; not asked for'})"
-            for i, chi, eps in ((1, self.chi1, self.eps1), (2, self.chi2, self.eps2), (3, self.chi3, self.eps3))
+            f"{self.verdict} (order {self.order}, over {self.over})",
+            f"chi = {self.chi1:.3e}, {self.chi2:.3e}, {self.chi3:.3e}; asked: {asked}",
+            f"lowest curvature {self.lowest:.3e}, condition {self.condition:.1e}; f is within {self.error_f:.1e} of "
+            f"its minimum; rounding of f {self.rounding_f:.1e}, of g {self.rounding_g:.1e}",
+            self.how,
         ]
-        verdict = "holds" if self.holds else "does not hold"
-        if self.sampling is not None:
-            rows.append(str(self.sampling))
-        return "\n".join([f"certificate of order {self.order} {verdict}, over {self.over} ({self.how})", *rows])
+        return "\n".join(rows if self.sampling is None else [*rows, str(self.sampling)])
 
 
 class Status(Enum):
@@ -168,7 +217,11 @@ class Status(Enum):
     CERTIFIED = "The certificate holds at the returned point."
     NOT_CERTIFIED = (
         "No lower point was found from here, but the certificate does not hold; "
-        "loosen tol, lower the order, or look at the chi that is too large."
+        "loosen tol, lower the order, or look at what the certificate says is too large."
+    )
+    FLAT = (
+        "There seems to be no minimizer: f is flat as far as it can be seen along certificate.ray, while x runs away; "
+        "add a penalty or a bound, or fix what is not identified."
     )
     NOISE = (
         "Progress ended at the sampling noise: the sampled gradient no longer tells the way; "
@@ -191,5 +244,6 @@ class Status(Enum):
         "objective finite along the path."
     )
     UNBOUNDED = (
-        "The objective seems unbounded below: it fell beyond any sensible value; add a penalty or check its sign."
+        "The objective seems unbounded below: it fell beyond any sensible value, or ever faster towards an edge; "
+        "add a penalty or a bound, or check its sign."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -132,11 +132,51 @@ class Result:
     seconds: float
     method: str
     error: BaseException | None = None
+    rounds: int = 0  # passes over data that is not in memory (`Shards`), the bytes read, and tasks that were done again
+    bytes_read: int = 0
+    retries: int = 0
+    infers: Callable[..., Any] | None = field(default=None, repr=False)  # infer(result, ...) of its own problem
 
     @property
     def success(self) -> bool:
         """True when the certificate holds up to the order that was asked for, and only then."""
         return self.status is Status.CERTIFIED and self.certificate.holds
+
+    @property
+    def passes(self) -> str:
+        """What was read of shards, in words."""
+        again = f", {self.retries} tasks done again" if self.retries else ""
+        return f"{self.rounds} over all shards, {self.bytes_read / 1e9:.3g} GB read{again}"
+
+    def infer(self, kind: str | None = None, **options: Any) -> Any:
+        """The `Inference` of x: `tercet.infer(problem, result, ...)` with the problem of the run.
+
+        The problem is at hand in the process of the run only: it is neither saved nor pickled.
+        """
+        if self.infers is None:
+            raise ValueError(
+                "Result.infer: the problem of this result is not at hand; give it, tercet.infer(problem, result)."
+            )
+        return self.infers(self, kind, **options)
+
+    def covariance(self, kind: str | None = None, **options: Any) -> Any:
+        """The covariance matrix of x; see `tercet.infer` for kind="hessian", "sandwich", "bootstrap" and options."""
+        return self.infer(kind, **options).covariance
+
+    def standard_errors(self, kind: str | None = None, **options: Any) -> Any:
+        """The standard errors of x, in its structure; see `tercet.infer`."""
+        return self.infer(kind, **options).standard_errors()
+
+    def confidence_intervals(self, level: float = 0.95, kind: str | None = None, **options: Any) -> tuple[Any, Any]:
+        """Lower and upper limits of x, each in its structure; see `tercet.infer`."""
+        return self.infer(kind, **options).confidence_intervals(level)
+
+    def summary(self, kind: str | None = None, **options: Any) -> Any:
+        """The table of coefficients, standard errors, z, p and intervals; see `tercet.infer`."""
+        return self.infer(kind, **options).summary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "infers": None}
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
@@ -146,15 +186,16 @@ class Result:
         c = self.counts
         bought = int(np.sum(self.trace["third_bought"])) if len(self.trace) else 0
         per_order = "  ".join(f"{order} {getattr(c, order) / c.n:.1f}" for order in ORDERS)
+        work = f"{self.nit} iterations (third derivatives bought in {bought}), {self.seconds:.3g} s, "
+        first, *more = str(self.certificate).splitlines()
         lines = [
-            ("method", self.method),
-            ("success", f"{self.success} ({self.status.name.lower()})"),
+            ("success", f"{self.success} ({self.status.name.lower()}): {first}"),
             ("f", f"{self.fun:.12g}"),
-            ("iterations", f"{self.nit} (third derivatives bought in {bought})"),
-            ("epochs", f"{c.epochs:.1f}  =  {per_order}"),
-            ("seconds", f"{self.seconds:.3g}"),
-            *(("" if i else "certificate", line) for i, line in enumerate(str(self.certificate).splitlines())),
-            ("message", self.message),
+            *(("" if i else "certificate", line) for i, line in enumerate(more)),
+            ("work", f"{work}{c.epochs:.1f} epochs  =  {per_order}"),
+            *([("passes", self.passes)] if self.rounds else []),
+            *([] if self.success else [("message", self.message)]),
+            ("method", self.method),
         ]
         return "\n".join(f"{name:<12} {text}" for name, text in lines)
 

@@ -19,6 +19,7 @@ from scipy.optimize import OptimizeResult
 from scipy.sparse import issparse
 
 from tercet.checks import flag, valid_indices
+from tercet.methods.certifying import certify as certify_point
 from tercet.methods.minimize import minimize
 from tercet.methods.run import Kernel, Method, Run
 from tercet.methods.state import State
@@ -26,15 +27,15 @@ from tercet.methods.stm import SCR, STM
 from tercet.objectives.base import Bound, check_length
 from tercet.objectives.callables import DENSE_LIMIT, CallObjective
 from tercet.objectives.metered import Known
-from tercet.records import Matrix, Status, Vector
+from tercet.records import Certificate, Matrix, Status, Vector
 from tercet.result import Info, Result, Row
 
-__all__ = ["InterruptError", "Options", "Solver", "scr", "stm"]
+__all__ = ["InterruptError", "Options", "Solver", "certify", "scr", "stm"]
 
 CODES = {  # 0 to 3 and 99 mean what they mean for SciPy's own methods
     Status.CERTIFIED: 0, Status.MAX_ITERATIONS: 1, Status.ROUNDING: 2, Status.NOT_FINITE: 3, Status.NOT_CERTIFIED: 4,
     Status.UNBOUNDED: 5, Status.MAX_SECONDS: 6, Status.FUNCTION_ERROR: 7, Status.INTERRUPTED: 8, Status.NOISE: 9,
-    Status.MAX_EPOCHS: 10, Status.CALLBACK: 99,
+    Status.MAX_EPOCHS: 10, Status.FLAT: 11, Status.CALLBACK: 99,
 }  # fmt: skip
 
 
@@ -42,13 +43,12 @@ CODES = {  # 0 to 3 and 99 mean what they mean for SciPy's own methods
 class Options:
     """What `options` may hold, and `tol`, which SciPy hands on with them.
 
-    `tol` is that of `tercet.minimize`, by default 1e-8, or 1e-5 (SciPy's own) where differences, which are good to
-    fewer digits, make the gradient; `gtol` is the same under the name that SciPy's methods have for it, and goes before
-    it; `maxiter` likewise is `max_iterations`. `third(x, *args)` is the d x d x d third derivative, or
-    `tvp(x, u, v, *args)` = T[u, v]. `order`, `seed`,
-    `max_seconds` and `check_derivatives` are those of `tercet.minimize`. `disp` prints the result, `return_all` keeps
-    the points of all iterations as `allvecs`. Ctrl-C raises `InterruptError`, a KeyboardInterrupt with the best point
-    so far as `result`; with `return_on_interrupt` that result is returned instead.
+    `tol` is that of `tercet.minimize`, or 1e-5 (SciPy's own) where differences, which are good to fewer digits, make
+    the gradient; `gtol` is the same under the name that SciPy's methods have for it, and goes before it; `maxiter`
+    likewise is `max_iterations`. `third(x, *args)` is the d x d x d third derivative, or `tvp(x, u, v, *args)` =
+    T[u, v]. `order`, `seed`, `max_seconds` and `check_derivatives` are those of `tercet.minimize`. `disp` prints the
+    result, `return_all` keeps the points of all iterations as `allvecs`. Ctrl-C raises `InterruptError`, a
+    KeyboardInterrupt with the best point so far as `result`; with `return_on_interrupt` that is returned instead.
     """
 
     tol: float | None = None
@@ -88,10 +88,10 @@ class Options:
                 )
         return Options(**given)
 
-    def asked(self, default: float) -> dict[str, Any]:
+    def asked(self, default: float | None) -> dict[str, Any]:
         """The options that `tercet.minimize` takes, under its names."""
         return {
-            "tol": next(t for t in (self.gtol, self.tol, default) if t is not None),
+            "tol": next((t for t in (self.gtol, self.tol) if t is not None), default),
             "order": self.order,
             "seed": self.seed,
             "max_iterations": self.maxiter if self.max_iterations is None else self.max_iterations,
@@ -161,9 +161,34 @@ stm = Solver(STM())
 scr = Solver(SCR())
 
 
+def certify(
+    result: Any,
+    fun: Callable[..., Any],
+    jac: Any = None,
+    hess: Any = None,
+    hessp: Any = None,
+    *,
+    args: Any = (),
+    third: Callable[..., Any] | None = None,
+    tvp: Callable[..., Any] | None = None,
+    tol: float | None = None,
+    order: int | None = None,
+) -> Certificate:
+    """The certificate of a point that SciPy found: is it a minimum, a saddle, flat, and how many digits are right?
+
+    `result` is what `scipy.optimize.minimize` returned, or a point; `fun` and its derivatives are those that it was
+    given. What is left out is made by central differences; without `jac` the default tolerance is 1e-5, SciPy's own.
+    """
+    x = result.get("x") if isinstance(result, OptimizeResult) else result
+    if x is None:
+        raise ValueError("certify(result=...): it has no x; give what scipy.optimize.minimize returned, or a point.")
+    calls = Calls(fun, jac, hess, hessp, Options(third=third, tvp=tvp), args if isinstance(args, tuple) else (args,))
+    return certify_point(calls, x, tol=calls.tolerance() if tol is None else tol, order=order)
+
+
 def refuse(bounds: Any, constraints: Any) -> None:
     """ValueError where there are bounds or constraints, which tercet would not keep."""
-    if bounds is not None:
+    if bounds is not None and not unbounded(bounds):
         raise ValueError(
             f"minimize(bounds={bounds!r}): tercet minimizes without bounds; leave them out, write x as a function of "
             "a free variable, or use method='L-BFGS-B'."
@@ -173,6 +198,16 @@ def refuse(bounds: Any, constraints: Any) -> None:
             f"minimize(constraints={constraints!r}): tercet minimizes without constraints; leave them out, add a "
             "penalty to fun, or use method='trust-constr'."
         )
+
+
+def unbounded(bounds: Any) -> bool:
+    """Whether bounds, in either of SciPy's forms, bound nothing."""
+    try:
+        pairs = np.array([*zip(bounds.lb, bounds.ub, strict=True)] if hasattr(bounds, "lb") else [*bounds], dtype=float)
+    except (TypeError, ValueError):
+        return False
+    free = np.where(np.isnan(pairs), np.inf, np.abs(pairs))  # None is nan
+    return pairs.ndim == 2 and bool(np.all(np.isinf(free)))
 
 
 class Calls:
@@ -235,9 +270,9 @@ class Calls:
         self.counts[name] += 1
         return self.given[name](*vectors, *self.args)
 
-    def tolerance(self) -> float:
+    def tolerance(self) -> float | None:
         """What `tol` is by default: what the gradient is good for."""
-        return 1e-8 if self.joint or self.given["jac"] is not None else 1e-5
+        return None if self.joint or self.given["jac"] is not None else 1e-5
 
     def evaluations(self) -> dict[str, int]:
         """How often each was called, under SciPy's names."""

@@ -19,6 +19,7 @@ from tercet.records import ORDERS, Certificate, Counts, Meets, Sampling, Sizes, 
 from tercet.result import COLUMNS, LATER, Result, Row, Trace
 
 FORMAT, VERSION = "tercet result", 1
+TRAFFIC = ("rounds", "bytes_read", "retries")  # that files of earlier versions do not have
 
 UNREADABLE = (
     KeyError,
@@ -49,6 +50,7 @@ def save(result: Result, path: str | Path) -> None:
         "certificate": asdict(result.certificate),
         "counts": asdict(result.counts),
         **{name: getattr(result, name) for name in ("fun", "message", "nit", "seconds", "method")},
+        **{name: getattr(result, name) for name in TRAFFIC},
     }
     arrays = {f"x{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     arrays |= {f"trace_{name}": as_numbers(result.trace[name]) for name in COLUMNS}
@@ -71,6 +73,7 @@ def load(path: str | Path) -> Result:
             counts=Counts(**header["counts"]),
             trace=Trace(tuple(rows(arrays, header["counts"]["n"]))),
             **{name: header[name] for name in ("fun", "message", "nit", "seconds", "method")},
+            **{name: header.get(name, 0) for name in TRAFFIC},
         )
     except FileNotFoundError:
         raise
@@ -79,9 +82,14 @@ def load(path: str | Path) -> Result:
 
 
 def certificate_from(saved: dict[str, Any]) -> Certificate:
-    """A certificate from its fields; files of earlier versions do not speak of the sampling."""
+    """A certificate from its fields; files of earlier versions have fewer, and asked for chi_i <= eps_i."""
     sampling = saved.get("sampling")
-    return Certificate(**{**saved, "sampling": None if sampling is None else Sampling(**sampling)})
+    vectors = ("error_x", "involved", "way_down", "ray")
+    parts: dict[str, Any] = {name: tuple(saved[name]) for name in vectors if saved.get(name) is not None}
+    kernel = tuple(tuple(v) for v in saved.get("kernel", ()))
+    converged = saved.get("converged", saved["chi1"] <= saved["eps1"])
+    whole = {**saved, **parts, "kernel": kernel, "converged": converged}
+    return Certificate(**{**whole, "sampling": None if sampling is None else Sampling(**sampling)})
 
 
 def take_apart(tree: Any, leaves: list[Any]) -> Any:

@@ -29,7 +29,9 @@ def fits(v: Vector) -> bool:
 
 
 def combine(a: Vector, V: Sequence[Vector]) -> Vector:
-    """The sum of a_k v_k."""
+    """The sum of a_k v_k; of arrays of another library, too."""
+    if not isinstance(V[0], np.ndarray):
+        return sum((float(weight) * v for weight, v in zip(a[1:], V[1:], strict=True)), float(a[0]) * V[0])
     total = a[0] * V[0]
     for weight, v in zip(a[1:], V[1:], strict=True):
         total = blas().daxpy(v, total, a=weight)  # in place

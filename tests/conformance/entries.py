@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -45,16 +47,80 @@ class Entry:
         return as_problem(problem, derivatives).bind(self.x0)
 
 
+COUNTS = np.floor(np.exp(0.5 * TARGETS.clip(-4, 4)) + RNG.random(N))
+KINDS = np.digitize(TARGETS, [-0.7, 0.7])
+OF_LABELS, OF_COUNTS = ("sigmoid_squares", "logistic"), ("poisson", "negative_binomial")
+
+
 def linear(loss: str, **options: Any) -> Callable[[], Any]:
-    return lambda: tercet.LinearModel(
-        options.pop("X", X), LABELS if loss in ("sigmoid_squares", "logistic") else TARGETS, loss, **options
-    )
+    y = LABELS if loss in OF_LABELS else COUNTS if loss in OF_COUNTS else COUNTS + 0.5 if loss == "gamma" else TARGETS
+    return lambda: tercet.LinearModel(options.pop("X", X), y, loss, **options)
+
+
+CUTS = (0, 50, 51, 130, N)
+
+
+def sharded(loss: str, table: Any = X, weights: Any = None, **options: Any) -> Callable[[], Any]:
+    y = LABELS if loss in ("sigmoid_squares", "logistic") else TARGETS
+
+    def cut(values: Any) -> list[Any]:
+        return [values[a:b] for a, b in itertools.pairwise(CUTS)]
+
+    def make() -> Any:
+        shards = tercet.Shards(cut(table), cut(y), weights=None if weights is None else cut(weights))
+        return tercet.LinearModel(shards, loss=loss, **options)
+
+    return make
 
 
 def jax_sum() -> Any:
     import jax
 
     return tercet.FiniteSum(lambda w, x, y: 0.5 * (jax.nn.sigmoid(x @ w) - y) ** 2 + 5e-4 * w @ w, (X, LABELS))
+
+
+def jax_residuals(loss: str, weights: Any = None, pairs: bool = False) -> Any:
+    import jax.numpy as jnp
+
+    def residual(w: Any, x: Any, y: Any) -> Any:
+        r = jnp.tanh(x @ w) - 0.3 * y
+        return jnp.stack([r, 0.1 * w[0] * x[1]]) if pairs else r
+
+    return tercet.Residuals(residual, (X, TARGETS), loss, weights)
+
+
+def whole_residuals(w: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.tanh(X @ w) - 0.3 * TARGETS
+
+
+def numpy_residuals(w: np.ndarray) -> np.ndarray:
+    return np.tanh(X @ np.asarray(w, dtype=float)) - 0.3 * TARGETS  # float keeps JAX from tracing it
+
+
+def numpy_jacobian(w: np.ndarray) -> np.ndarray:
+    return (1 - np.tanh(X @ w) ** 2)[:, None] * X
+
+
+def on_device(library: str, loss: str, **given: Any) -> Callable[[], Any]:
+    def make() -> Any:
+        import importlib
+
+        options = dict(given)
+
+        place = importlib.import_module({"jax": "jax.numpy"}.get(library, library)).asarray
+        A = place(X * (np.abs(X) > 0.5)).to_sparse_csr() if options.pop("csr", False) else place(X)
+        return tercet.LinearModel(
+            A, place(LABELS if loss in ("sigmoid_squares", "logistic") else TARGETS), loss, **options
+        )
+
+    return make
+
+
+def jax_has_float64() -> bool:
+    """JAX computes in float64 only where it was told to; `tests/objectives/device` runs these entries there."""
+    return os.environ.get("JAX_ENABLE_X64", "0") not in ("0", "")
 
 
 def torch_sum() -> Any:
@@ -98,12 +164,68 @@ OBJECTIVES: dict[str, Entry] = {
         linear("cauchy", l2=1e-2, alpha=1e-2, weights=np.linspace(0.1, 2.0, N)), START
     ),
     "linear, sparse": Entry(linear("sigmoid_squares", l2=1e-2, X=sp.csr_array(X * (np.abs(X) > 0.5))), START),
+    "linear, Poisson": Entry(linear("poisson", intercept=True), np.append(START, 0.1)),
+    "linear, negative binomial, sparse": Entry(
+        linear("negative_binomial", l2=1e-2, X=sp.csr_array(X * (np.abs(X) > 0.5))), START
+    ),
+    "linear, gamma": Entry(linear("gamma", l2=1e-2), START),
+    "linear, smooth quantile": Entry(linear("smooth_quantile", l2=1e-2, scale=0.5), START),
     "linear, one's own loss": Entry(
         lambda: tercet.LinearModel(X, TARGETS, loss=LogCosh(), l2=1e-2),
         START,
     ),
+    "shards, dense": Entry(sharded("sigmoid_squares", l2=1e-2), START),
+    "shards, a sample in memory": Entry(sharded("sigmoid_squares", l2=1e-2, sample_bytes=100 * 8 * (D + 2)), START),
+    "shards, weights, penalties and intercept": Entry(
+        sharded("cauchy", weights=np.linspace(0.1, 2.0, N), l2=1e-2, alpha=1e-2, intercept=True), np.append(START, 0.1)
+    ),
+    "shards, sparse": Entry(sharded("logistic", sp.csr_array(X * (np.abs(X) > 0.5)), l2=1e-2), START),
+    "classes, softmax": Entry(
+        lambda: tercet.ClassModel(X, KINDS, l2=1e-2, intercept=True, weights=np.linspace(0.1, 2.0, N)),
+        np.linspace(-0.5, 0.7, 10).reshape(2, 5),
+    ),
+    "classes, Brier, sparse": Entry(
+        lambda: tercet.ClassModel(sp.csr_array(X * (np.abs(X) > 0.5)), KINDS, "brier", l2=1e-2),
+        np.linspace(-0.5, 0.7, 8).reshape(2, 4),
+    ),
+    "linear, PyTorch tensors": Entry(on_device("torch", "sigmoid_squares", l2=1e-2), START, needs="torch"),
+    "linear, PyTorch tensors, all options": Entry(
+        on_device("torch", "cauchy", l2=1e-2, alpha=1e-2, weights=np.linspace(0.1, 2.0, N), intercept=True),
+        np.append(START, 0.1),
+        needs="torch",
+    ),
+    "linear, PyTorch tensors, CSR": Entry(
+        on_device("torch", "sigmoid_squares", l2=1e-2, csr=True), START, needs="torch"
+    ),
+    "linear, array API": Entry(
+        on_device("array_api_strict", "logistic", l2=1e-2, intercept=True),
+        np.append(START, 0.1),
+        needs="array_api_strict",
+    ),
+    **(
+        {"linear, JAX arrays": Entry(on_device("jax", "sigmoid_squares", l2=1e-2), START, needs="jax")}
+        if jax_has_float64()
+        else {}
+    ),
+    "transformed, linear": Entry(
+        lambda: tercet.Transformed(
+            tercet.LinearModel(X, COUNTS, "poisson", l2=1e-2), {0: tercet.positive, 2: (-1.0, 2.0), 3: (None, 3.0)}
+        ),
+        START,
+    ),
     "JAX sum": Entry(jax_sum, START, needs="jax"),
     "PyTorch sum": Entry(torch_sum, START, needs="torch"),
+    "JAX residuals": Entry(lambda: jax_residuals("squares"), START, needs="jax"),
+    "JAX residuals, two for an example, weights, cauchy": Entry(
+        lambda: jax_residuals("cauchy", np.linspace(0.1, 2.0, N), pairs=True), START, needs="jax"
+    ),
+    "JAX residuals of the whole vector": Entry(
+        lambda: tercet.Residuals.of(whole_residuals, loss="soft_l1"), START, sum=False, needs="jax"
+    ),
+    "residuals and Jacobian as callables": Entry(
+        lambda: tercet.Residuals.of(numpy_residuals, numpy_jacobian), START, sum=False, digits=1e-4
+    ),
+    "residuals alone": Entry(lambda: tercet.Residuals.of(numpy_residuals), START, sum=False, digits=0.05),
     "one's own, eight members": Entry(lambda: Localization(ANCHORS, DISTANCES), START[:3]),
     "JAX function": Entry(lambda: quartic, START, sum=False, needs="jax"),
     "callables f, g, H": Entry(
@@ -128,7 +250,6 @@ class LogCosh:
 
 SUBSOLVERS: dict[str, Any] = {
     "Dense": tercet.Dense(),
-    "Dense, two products": tercet.Dense(products=2),
     "Krylov": tercet.Krylov(),
     "GradientDescent": tercet.GradientDescent(step=0.5),
     "Accelerated": tercet.Accelerated(step=0.5),

@@ -13,7 +13,7 @@ from tercet.objectives.metered import DeadlineError, Meter, Metered, exact, save
 from tests.conformance.entries import OBJECTIVES, Entry
 
 SUMS = [name for name, entry in OBJECTIVES.items() if entry.sum]
-pytestmark = pytest.mark.filterwarnings("ignore:.*os.fork.*")
+pytestmark = [pytest.mark.filterwarnings(f"ignore:.*{words}.*") for words in ("os.fork", "Sparse CSR")]
 
 
 @pytest.fixture

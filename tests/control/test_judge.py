@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercet.control.judge import EPS, judge
+from tercet.control.judge import EPS, judge, rounded
 
 numbers = st.just(0.0) | st.floats(1e-200, 1e100) | st.floats(-1e100, -1e-200)  # no ratio of theirs underflows
 
@@ -42,6 +42,16 @@ def test_a_prediction_is_lost_in_rounding_up_to_64_units_of_f(f):
 def test_where_f_is_zero_only_no_prediction_at_all_is_lost_in_rounding():
     assert judge(0.0, 0.0, 0.0).rounding
     assert not judge(0.0, 1e-300, 0.0).rounding
+
+
+@pytest.mark.parametrize("f", [0.0, 3.0, -1e200])
+def test_a_rounding_of_f_that_was_seen_hides_up_to_four_times_as_much_and_never_less_than_without(f):
+    seen = 1e-3 * max(abs(f), 1.0)
+    assert judge(f, 4 * seen, f, seen).rounding
+    assert not judge(f, np.nextafter(4 * seen, np.inf), f, seen).rounding
+    least = 64 * EPS * abs(f)
+    assert judge(f, least, f, 1e-3 * EPS * abs(f)).rounding
+    assert rounded(f, least) == judge(f, least, f).rounding
 
 
 @given(f=numbers, decrease=st.floats(1e-50, 1e50), after=numbers)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercet import PaperSigma, SignedEstimate
+from tercet import PaperSigma, SignedEstimate, TrustRegion
 from tercet.control.sigma import Control, Evidence, Miss
 
 NOTHING = Miss(0.0)
@@ -235,5 +235,81 @@ def test_signed_estimate_starts_at_its_start_without_a_radius():
 def test_signed_estimate_refuses_settings_out_of_order_and_names_them(options):
     with pytest.raises(ValueError, match="SignedEstimate") as caught:
         SignedEstimate(**options)
+    (name, value), *_ = options.items()
+    assert f"{name}={value}" in str(caught.value)
+
+
+# a radius alone -----------------------------------------------------------------------------------------------------
+
+
+def test_a_trust_region_has_no_sigma_and_takes_its_first_radius_from_x_or_from_steepest_descent():
+    rule = TrustRegion(reach=2.0)
+    assert rule.first() == Control(0.0, 0.0, np.inf)
+    assert rule.begin(rule.first(), 3.0, lambda: 0.5) == Control(0.0, 0.0, 6.0)
+    assert rule.begin(rule.first(), 0.0, lambda: 0.5) == Control(0.0, 0.0, 1.0)
+    assert 0.0 < rule.begin(rule.first(), 0.0, lambda: 0.0).radius < 1e-50
+
+
+def test_a_radius_that_is_known_is_kept_and_no_step_of_steepest_descent_is_asked_for():
+    def untouched() -> float:
+        raise AssertionError("a product with B was spent")
+
+    assert TrustRegion().begin(Control(0.0, 0.0, 0.25), 3.0, untouched).radius == 0.25
+
+
+@pytest.mark.parametrize(
+    ("ratio", "accepted", "best", "after"),
+    [
+        (-np.inf, False, 0.5, 0.1),
+        (-1.0, False, 0.05, 0.1),
+        (-1.0, False, 0.3, 0.3),
+        (-1.0, False, 3.0, 0.5),
+        (0.2, True, 0.5, 0.5),
+        (0.25, True, 0.5, 0.5),
+        (0.26, True, 0.5, 1.0),
+        (0.75, True, 0.5, 1.0),
+        (0.76, True, 0.5, 3.0),
+        (1e9, True, 0.5, 3.0),
+    ],
+)
+def test_the_radius_of_a_trust_region_follows_what_f_was_seen_to_do(ratio, accepted, best, after):
+    for length in (1.0, 4.0):
+        told = Evidence(ratio, accepted, length, 4, NOTHING, None, best)
+        assert TrustRegion().next(Control(0.0, 0.0, 10 * length), told) == Control(0.0, 0.0, after * length)
+
+
+def test_after_a_rejected_step_that_t_made_longer_the_radius_is_a_part_of_what_it_was():
+    told = Evidence(-1.0, False, 1.5, 4, NOTHING, NOTHING, 0.5)
+    assert TrustRegion().next(Control(0.0, 0.0, 1.0), told).radius == 0.5
+
+
+@given(ratio=st.floats(), length=positive, best=st.floats(0.0, 10.0), radius=positive)
+def test_a_rejection_makes_the_radius_smaller_and_nothing_makes_it_more_than_grow_steps(ratio, length, best, radius):
+    rule = TrustRegion()
+    told = Evidence(ratio, bool(ratio >= rule.eta1), length, 4, NOTHING, None, best)
+    after = rule.next(Control(0.0, 0.0, radius), told).radius
+    assert 0.0 < after <= rule.grow * length
+    if not told.accepted:
+        assert after <= 0.5 * length
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"eta1": 0.0},
+        {"eta1": 1.0},
+        {"eta1": np.nan},
+        {"grow": 1.0},
+        {"grow": np.inf},
+        {"grow": np.nan},
+        {"reach": 0.0},
+        {"reach": -1.0},
+        {"reach": np.inf},
+    ],
+    ids=str,
+)
+def test_a_trust_region_refuses_settings_out_of_order_and_names_them(options):
+    with pytest.raises(ValueError, match="TrustRegion") as caught:
+        TrustRegion(**options)
     (name, value), *_ = options.items()
     assert f"{name}={value}" in str(caught.value)

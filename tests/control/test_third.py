@@ -7,49 +7,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercet.control.third import LEAST_SHARE, Purchase
+from tercet.control.third import Purchase
 
-shares = st.floats(1e-6, 1.0)
+misses = st.floats(0.0, 1e300)
 
 
 @pytest.mark.parametrize(
-    ("worth", "unexplained", "bought"),
+    ("worth", "missed", "bought"),
     [
         (5.0, 0.19, False),
         (5.0, 0.21, True),
         (5.0, 3.0, True),
+        (5.0, np.inf, True),
         (0.0, 3.0, False),
-        (np.inf, 1e-300, True),
-        (np.inf, 0.0, True),
+        (0.0, np.inf, False),
         (1.0, 0.99, False),
         (1.0, 1.0, True),
     ],
 )
-def test_over_all_terms_they_are_bought_where_the_last_quadratic_left_more_than_their_worth(worth, unexplained, bought):
-    assert Purchase(worth, False, False).buys(unexplained, 1.0, False) == bought
+@pytest.mark.parametrize("reuses", [False, True])
+def test_they_are_bought_where_the_second_order_step_missed_more_than_their_worth(worth, missed, bought, reuses):
+    rule = Purchase(worth, False, reuses)
+    assert rule.buys(missed, False) == bought
+    assert not rule.first
 
 
-@pytest.mark.parametrize(("share", "least"), [(0.01, 0.165), (0.3, 0.165), (0.8, 0.4), (1.0, 0.5)])
-def test_over_a_sample_they_are_bought_for_less_but_not_for_less_than_a_third(share, least):
-    rule = Purchase(2.0, False, False)
-    assert not rule.buys(least * 0.99, share, False)
-    assert rule.buys(least * 1.01, share, False)
-    assert LEAST_SHARE == 0.33
+@pytest.mark.parametrize(("worth", "formed", "first"), [(np.inf, False, True), (0.5, True, True), (0.5, False, False)])
+def test_where_t_is_formed_or_always_bought_it_belongs_to_the_model_from_the_beginning(worth, formed, first):
+    assert Purchase(worth, formed, False).first == first
 
 
-@given(worth=st.floats(1e-3, 1e3), share=shares, unexplained=st.floats(0.0, 10.0), lags=st.booleans())
-def test_where_t_is_formed_they_are_bought_always(worth, share, unexplained, lags):
-    assert Purchase(worth, True, True).buys(unexplained, share, lags)
+@given(worth=st.floats(1e-3, 1e3) | st.just(np.inf), missed=misses, lags=st.booleans(), formed=st.booleans())
+def test_what_belongs_to_the_model_from_the_beginning_is_not_bought_again(worth, missed, lags, formed):
+    rule = Purchase(worth, formed, True)
+    assert not (rule.first and rule.buys(missed, lags))
 
 
-@given(share=shares, unexplained=st.floats(0.0, 1e300), lags=st.booleans(), formed=st.booleans(), dear=st.booleans())
-def test_those_of_no_worth_are_never_bought_also_where_t_is_formed(share, unexplained, lags, formed, dear):
-    assert not Purchase(0.0, formed, dear).buys(unexplained, share, lags)
+@given(missed=misses, lags=st.booleans(), formed=st.booleans(), dear=st.booleans())
+def test_those_of_no_worth_are_never_bought_also_where_t_is_formed(missed, lags, formed, dear):
+    rule = Purchase(0.0, formed, dear)
+    assert not rule.first
+    assert not rule.buys(missed, lags)
 
 
 @pytest.mark.parametrize(("reuses", "lags"), [(False, False), (False, True), (True, False), (True, True)])
-def test_what_a_hessian_that_is_used_again_left_on_a_small_sample_has_the_full_price(reuses, lags):
-    rule = Purchase(2.0, False, reuses)
-    assert rule.buys(0.4, 0.1, lags) != (reuses and lags)
-    assert rule.buys(0.6, 0.1, lags)
-    assert not rule.buys(0.1, 0.1, lags)
+@given(missed=st.floats(0.5, 1e300))
+def test_what_a_hessian_that_is_used_again_missed_on_a_small_sample_is_not_mended_by_t(reuses, lags, missed):
+    assert Purchase(2.0, False, reuses).buys(missed, lags) != (reuses and lags)

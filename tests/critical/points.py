@@ -4,24 +4,35 @@ import numpy as np
 
 
 class Polynomial:
-    """g's + 1/2 s'Bs + 1/6 T[s]^3 at s = 0: all that a measure asks of a point."""
+    """f(x) = g'x + 1/2 x'Bx + 1/6 T[x]^3 as a point, at 0 unless another x is given: all that a certificate asks."""
 
     terms = 1
 
-    def __init__(self, g, B, T=None, bound=np.inf):
-        self.g, self.B = np.asarray(g, float), np.asarray(B, float)
+    def __init__(self, g, B, T=None, bound=np.inf, x=None):
+        self.at_0 = np.asarray(g, float), np.asarray(B, float), T, bound
+        self.g, self.B = self.at_0[:2]
         self.T = np.zeros((len(self.g),) * 3) if T is None else T
-        self.bound, self.products = bound, 0
+        self.x = np.zeros(len(self.g)) if x is None else np.asarray(x, float)
+        self.bound, self.products, self.view = bound, 0, self
+
+    def at(self, x):
+        return Polynomial(*self.at_0, x=x)
+
+    first_at = at
+
+    def value(self):
+        x = self.x
+        return float(self.g @ x + x @ self.B @ x / 2 + np.einsum("abc,a,b,c", self.T, x, x, x) / 6)
 
     def gradient(self):
-        return self.g
+        return self.g + self.B @ self.x + self.T @ self.x @ self.x / 2
 
     def hessian(self):
-        return self.B
+        return self.B + self.T @ self.x
 
     def hessian_product(self, v):
         self.products += 1
-        return self.B @ v
+        return self.B @ v + self.T @ self.x @ v
 
     def third_product(self, u, v):
         return self.T @ v @ u
@@ -31,9 +42,6 @@ class Polynomial:
 
     def third_bound(self, V, tight=False):
         return self.bound
-
-    def value(self, s):
-        return self.g @ s + s @ self.B @ s / 2 + np.einsum("abc,a,b,c", self.T, s, s, s) / 6
 
 
 def symmetric(rng, k):

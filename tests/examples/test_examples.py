@@ -73,7 +73,8 @@ def test_degenerate_start(example, tmp_path):
     for words in found["words"].values():
         assert "stays" not in words["tercet"]
         assert all(words[method][0] == "stays" for method in words if method != "tercet")
-    assert found["deep"].fun > 10 * found["results"]["linear network, depth 3"][0].fun  # the limit of order three
+    assert found["deep"].success  # at depth four values of f show the way, no derivative does
+    assert found["deep"].nit > 0
     assert drawn(found["picture"])
 
 

@@ -316,7 +316,6 @@ METHODS = {
 }
 SUBSOLVERS = {
     "Dense": tercet.Dense(),
-    "Dense, two products": tercet.Dense(products=2),
     "Krylov": tercet.Krylov(),
     "GradientDescent": tercet.GradientDescent(iterations=200),
     "Accelerated": tercet.Accelerated(iterations=200),
@@ -334,7 +333,7 @@ def cancer_minimum() -> float:
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("start", [None, 1.0], ids=["from zero", "from ones"])
 def test_the_minimum_agrees_with_scipy_on_breast_cancer(method, start, cancer_minimum):
-    result = tercet.minimize(CANCER, None if start is None else np.full(30, start), method=method)
+    result = tercet.minimize(CANCER, None if start is None else np.full(30, start), method=method, tol=1e-8)
     assert result.success
     assert abs(result.fun - cancer_minimum) <= 1e-10
     assert result.fun == pytest.approx(plain_logistic(*breast_cancer())[0](result.x), rel=1e-13)
@@ -403,11 +402,13 @@ def test_sgd_descends_on_small_batches_and_counts_only_its_gradients():
 @pytest.mark.parametrize("start", [1.0, 0.1, 0.01, 1e-3])
 @pytest.mark.parametrize("x0", [(0.3, 0.7), (-1.0, 2.0), (0.0, 1e-3)])
 def test_a_flat_minimum_is_certified_to_order_3_from_wherever_f_is_rounded_off(start, x0):
-    """Where p1^4 is below the rounding of f, chi_3 = 24 p1 is still above its tolerance; the gradient leads on."""
+    """Where p1^4 is below the rounding of f, chi_3 = 24 p1 is still above its tolerance; but f was seen to rise."""
     method = tercet.STM(sigma=tercet.SignedEstimate(start=start))
     result = tercet.minimize(FLAT, np.array(x0), order=3, tol=1e-8, method=method)
     assert result.status is Status.CERTIFIED
-    assert abs(result.x[1]) <= 1e-4
+    c = result.certificate
+    assert c.rises or c.chi3 <= c.eps3
+    assert abs(result.x[1]) <= c.error_x[1] <= 0.1  # and x is as close as it says
 
 
 def test_a_flat_minimum_with_a_tolerance_from_numpy_leaves_a_checkpoint(tmp_path):
@@ -435,7 +436,8 @@ def test_success_means_that_each_chi_recomputed_on_all_data_is_within_its_tolera
         assert chi2 <= c.eps2
         assert chi2 == pytest.approx(c.chi2, rel=1e-3, abs=1e-12)
     if order >= 3:
-        assert chi3 <= c.eps3
+        assert chi3 <= c.eps3 or c.rises  # where f was seen to rise the third derivative is not asked
+        assert c.rises == (name == "flat minimum")
         assert c.chi3 >= chi3 * (1 - 1e-3) - 1e-10
     assert [np.isnan(chi) for chi in (c.chi1, c.chi2, c.chi3)] == [False, order < 2, order < 3]
 

@@ -50,7 +50,8 @@ def test_without_noise_awareness_a_rejection_raises_sigma():
         row = walk.step()
         assert not row.accepted
         assert not walk.memory.noisy
-        assert walk.memory.control.sigma3 == 2.0 * max(before, row.sigma)
+        assert row.sigma == pytest.approx(before, rel=1e-9)
+        assert walk.memory.control.sigma3 == 2.0 * before
 
 
 class Norms:
@@ -89,10 +90,12 @@ def test_the_noise_of_a_step_is_put_together_from_the_errors_of_its_sample():
     """Two standard deviations of g's and twice the decrease that is pretended; the spreads of a single term."""
     walk = Walk.of(tercet.STM(tercet.Fixed(200, 200, 200), tercet.Dense()))
     at = walk.expand()
-    s = -0.1 * at.g
-    quadratic, cubic = Forecast(0.3, at.g + 2.0 * s), Forecast(0.2, at.g + 2.5 * s)
-    errors = sampling_errors(at.slope, N, False)
-    share = noise_share(at.workspace, at.g, errors)
+    g, frame = at.model.taylor.g, at.model.frame
+    assert np.array_equal(g, frame.slope(at.g))
+    s = -0.1 * g
+    quadratic, cubic = Forecast(0.3, g + 2.0 * s), Forecast(0.2, g + 2.5 * s)
+    errors = frame.slope(sampling_errors(at.slope, N, False))  # all in the units of the step
+    share = noise_share(at.model.workspace, g, errors)
     noise = noise_of(at, Step(s, quadratic, cubic, 1, 1.0), N, False)
     assert noise.share == share
     assert noise.allowance == pytest.approx(2 * (np.linalg.norm(errors @ s) + share * 0.2), rel=1e-14)
@@ -112,10 +115,12 @@ def test_where_noise_is_all_of_the_gradient_its_bias_is_left_out_of_the_allowanc
         def decreases(self, vectors: np.ndarray) -> np.ndarray:
             return np.zeros(len(vectors))
 
-    object.__setattr__(at, "workspace", Nothing())
-    noise = noise_of(at, Step(at.g, Forecast(1.0, at.g), None, 1, 1.0), N, False)
+    at = replace(at, prepare=lambda _, model=at.model: replace(model, workspace=Nothing()))
+    g = at.model.taylor.g
+    noise = noise_of(at, Step(g, Forecast(1.0, g), None, 1, 1.0), N, False)
+    errors = at.model.frame.slope(sampling_errors(at.slope, N, False))
     assert noise.share == np.inf
-    assert noise.allowance == pytest.approx(2 * np.linalg.norm(sampling_errors(at.slope, N, False) @ at.g), rel=1e-14)
+    assert noise.allowance == pytest.approx(2 * np.linalg.norm(errors @ g), rel=1e-14)
 
 
 def test_the_share_that_a_nested_sample_remembers_is_that_of_the_point_it_moved_to():
@@ -125,6 +130,7 @@ def test_the_share_that_a_nested_sample_remembers_is_that_of_the_point_it_moved_
     assert walk.step().accepted
     point = walk.state.point
     assert point.terms < N
-    share = noise_share(at.workspace, point.gradient(), sampling_errors(point, N, False))
+    slope = at.model.frame.slope
+    share = noise_share(at.model.workspace, slope(point.gradient()), slope(sampling_errors(point, N, False)))
     assert walk.memory.noise_share > 0
     assert walk.memory.noise_share == share

@@ -471,8 +471,9 @@ def test_max_epochs_ends_at_the_first_iteration_that_reaches_it():
     assert result.status is Status.MAX_EPOCHS
     epochs = result.trace["epochs"]
     assert np.all(epochs[:-1] < 10)
-    # the last iteration, then f(x0) and the certificate: at most a gradient, a Hessian and a bound more
-    assert result.counts.epochs <= 10 + np.max(np.diff(epochs)) + 5
+    # the last iteration, then f(x0) and the certificate: two gradients and a value for what is rounding, a Hessian,
+    # one product with it, four with the third derivative, and a look at f
+    assert result.counts.epochs <= 10 + np.max(np.diff(epochs)) + 11
 
 
 def test_a_budget_that_ends_at_a_certified_point_is_a_success():
@@ -534,7 +535,6 @@ def quadratic(x: Any) -> Any:
         ({"tol": -1e-8}, "tol=-1e-08"),
         ({"tol": np.nan}, "tol=nan"),
         ({"tol": "small"}, "tol='small'"),
-        ({"tol": None}, "tol=None"),
         ({"tol": np.array([1e-8, 1e-8])}, "tol=array"),
         ({"order": 0}, "order=0"),
         ({"order": 4}, "order=4"),

@@ -38,23 +38,24 @@ def test_a_nested_sample_that_grows_is_looked_at_once_over_its_new_rows(kind):
     first = result.trace.rows[0]
     m = first.sizes.value
     n = MODEL.n  # f at x0 over all terms, to compare with; then f along x, at x and at the trial point, g at x
-    assert (first.counts.value, first.counts.gradient) == (n + (8 + 2) * m, m)
+    looks = {m, 2 * m} if kind is tercet.STM else {m}  # a second one where T was worth its price
+    assert first.counts.value - n - (8 + 1) * m in looks
+    assert first.counts.gradient == m
     grew = 0
     for before, row in pairwise(result.trace.rows):
         size, gained = row.sizes.value, row.sizes.value > before.sizes.value
         grew += gained
-        # f at the trial point, and after growing f at x over the new sample too; where it did not grow f(x) is known.
-        assert row.counts.value - before.counts.value == (2 * size if gained else size)
+        # f at the trial points, and after growing f at x over the new sample too; where it did not grow f(x) is known.
+        tried = (row.counts.value - before.counts.value) / size - gained
+        assert tried in ((1, 2, 3) if size == n else (1, 2))
     assert grew >= 2
 
 
-def test_a_nested_sample_that_grows_forms_the_hessian_anew_only_where_it_has_to():
+def test_a_hessian_is_formed_once_in_an_iteration_over_its_own_sample():
     result = tercet.minimize(MODEL, np.ones(D), method=tercet.SCR(), seed=0)
     rows = result.trace.rows
     spent = np.diff([0, *(row.counts.hessian for row in rows)])
-    assert spent[0] == rows[0].sizes.value
-    assert np.all(spent <= [row.sizes.value for row in rows])
-    assert np.any(spent < [row.sizes.value for row in rows])
+    assert np.array_equal(spent, [row.sizes.hessian for row in rows])
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -73,8 +74,9 @@ def test_curvature_of_a_sample_serves_gradients_over_all_terms_to_the_end(kind, 
     np.testing.assert_allclose(lagging.x, exact.x, atol=1e-8)
     full = lagging.trace["size_gradient"] == n
     assert full.any()
-    assert np.all(lagging.trace["size_hessian"][full] <= n / 10)
-    assert lagging.trace["hessian"][-1] < 0.5 * n < exact.trace["hessian"][-1]
+    rounded = lagging.trace["predicted"] <= 1e-13 * np.abs(lagging.trace["f"])  # from there on it takes an exact B
+    assert np.all(lagging.trace["size_hessian"][full & ~np.roll(rounded, 1)] <= n / 10)
+    assert lagging.trace["hessian"][-1] < 0.5 * exact.trace["hessian"][-1]
     assert lagging.certificate.over == f"all {n} components"
 
 
@@ -121,8 +123,9 @@ def test_g_b_and_t_of_a_nested_rule_are_over_the_beginnings_of_one_order_that_th
     np.testing.assert_array_equal(at.g, f.gradient())
     np.testing.assert_array_equal(at.B.hessian(), B.hessian())
     np.testing.assert_array_equal(at.T.third_tensor(V), T.third_tensor(V))
-    taylor = at.workspace.taylor  # and so it reaches the sub-solver
-    assert (taylor.g is at.g, taylor.B is at.B, taylor.T is at.T) == (True, True, True)
+    taylor, slope = at.model.taylor, at.model.frame.slope  # and so it reaches the sub-solver, in the units of the step
+    assert (taylor.B.point is at.B, taylor.T.point is at.T) == (True, True)
+    np.testing.assert_array_equal(taylor.g, slope(at.g))
     assert (at.B is at.point, at.T is at.point, at.T is at.B) == (h == m, t == m, t == h)
 
 
@@ -230,7 +233,8 @@ def test_fixed_draws_three_independent_samples_of_the_sizes_asked(sizes, replace
         row = walk.step()
         counts = walk.run.meter.counts()
         assert (row.sizes.value, row.sizes.gradient, row.sizes.hessian, row.sizes.third) == (N, *expected)
-        assert counts.value - before.value == (2 * N if k == 0 else N)  # f at the trial point; f(x) is known
+        own = 3 if k == 0 else 1  # f along x0 and at x before the first step; then at the trial point, f(x) is known
+        assert counts.value - before.value == own * N
         assert counts.hessian - before.hessian == expected[1]
         assert 0 < counts.third - before.third <= expected[2]
         before = counts
@@ -300,7 +304,8 @@ def test_f_and_g_can_be_compared_where_they_are_over_the_same_terms():
     assert consistent(tercet.Progressive())
     assert consistent(tercet.Fixed(1.0, 0.1, 0.1))
     assert not consistent(tercet.Fixed(0.9, 1.0, 1.0))
-    assert not consistent(tercet.Fixed(1.0, 1.0, 1.0, replacement=True))
+    assert not consistent(tercet.Fixed(1.0, 0.9, 1.0, replacement=True))
+    assert consistent(tercet.Fixed(1.0, 1.0, 1.0, replacement=True))  # then nothing is drawn
 
 
 def test_an_independent_rule_is_asked_from_the_second_iteration_on():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tercet
-import tercet.objectives.linear.point
 from tercet import PaperSigma
 from tercet.methods.policy import expansion
 from tercet.objectives.metered import Carry, Formed
@@ -41,7 +41,7 @@ def test_ratio_acceptance_and_sigma_follow_algorithm_1(seed, d, order):
     assert result.success
     for k, row in enumerate(rows):
         x, after = points[k], points[k + 1]
-        here, size = f.value(x), max(1.0, abs(f.value(x)))
+        here, size, decrease = f.value(x), max(1.0, abs(f.value(x))), np.inf
         assert row.gradient_norm == pytest.approx(np.linalg.norm(f.gradient(x)), rel=1e-9, abs=1e-14)
         if not row.accepted:
             assert np.array_equal(after, x)  # x changes only on acceptance
@@ -61,9 +61,8 @@ def test_ratio_acceptance_and_sigma_follow_algorithm_1(seed, d, order):
                 expected = max(rule.minimum, 0.8 * sigma)
             else:
                 expected = sigma if row.ratio >= rule.eta1 else 2.0 * sigma
-            # A step that no model can vouch for is not tried: sigma is then raised tenfold before f is looked at.
-            tenfold = np.log10(new / expected)
-            assert tenfold == pytest.approx(max(0, round(tenfold)), abs=1e-9)
+            if decrease > 1e-9 * size:
+                assert new == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -85,7 +84,8 @@ def test_the_first_step_of_a_convex_model_is_its_minimizer(kind):
     f = Quartic(11, 3)
     f.B = f.B @ f.B.T + np.eye(3)
     f.T = 0.05 * f.T
-    result, points = f.minimize(kind(sizes=tercet.Full(), sigma=PaperSigma(start=2.0)), max_iterations=1)
+    method = kind(sizes=tercet.Full(), sigma=PaperSigma(start=2.0), units=tercet.Euclidean())
+    result, points = f.minimize(method, max_iterations=1)
     s, x = points[1] - points[0], points[0]
     assert result.trace["accepted"][0]
     r = float(np.linalg.norm(s))
@@ -109,18 +109,26 @@ def grows(nested: bool) -> Told:
 
 @pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
 @pytest.mark.parametrize("nested", [True, False])
-@pytest.mark.parametrize("start", [np.zeros(3), np.ones(3)], ids=["at a saddle", "elsewhere"])
-def test_the_size_rule_is_asked_once_per_iteration(nested, start, kind):
-    """Also in one that turns: at the saddle the certificate fails, and the step is one along an escape direction."""
+@pytest.mark.parametrize("saddle", [True, False], ids=["at a saddle", "elsewhere"])
+def test_the_size_rule_is_asked_once_per_iteration(nested, saddle, kind):
+    """Also in one that turns: at the saddle the certificate fails, and the step is the way down that was seen."""
     rule, A = grows(nested), np.random.default_rng(0).standard_normal((400, 3))
-    result = tercet.minimize(tercet.LinearModel(A, np.zeros(400), loss=Flat()), start, method=kind(rule))
+    problem = tercet.LinearModel(A, np.zeros(400), loss=Flat())
+    start = np.zeros(3) if saddle else 0.5 * tercet.minimize(problem, np.zeros(3)).x
+    result = tercet.minimize(problem, start, method=kind(rule))
     assert result.success
-    assert (result.trace["escape"][0] == 3) == (not start.any())
+    assert (result.trace["escape"][0] == 3) == saddle
     first = 0 if nested else 1  # independent samples are drawn before there is anything to tell of them
-    # The last time is the iteration that ended at the certificate, of which there is no row.
-    assert [outlook.iteration for outlook in rule.asked] == list(range(first, result.nit + 1))
+    # The last time is the iteration that ended at the certificate, of which there is no row; where f is rounded off,
+    # a nested rule is not asked any more, and B is over all terms.
+    last = result.nit + 1
+    if nested:
+        last = min(last, int(np.argmax([*(result.trace["size_hessian"] == 400), True])))
+        assert np.all(result.trace["size_hessian"][last:] == 400)
+        assert last >= result.nit - 3
+    assert [outlook.iteration for outlook in rule.asked] == list(range(first, last))
     expected = 200 + 10 * (np.arange(result.nit) + 1 - first)
-    assert np.array_equal(result.trace["size_hessian"], expected)
+    assert np.array_equal(result.trace["size_hessian"][:last], expected[:last])
 
 
 def test_a_nested_sample_whose_gradient_is_below_the_tolerance_gives_way_to_all_terms_without_a_question():
@@ -169,13 +177,12 @@ def test_stm_of_infinite_worth_buys_third_derivatives_at_every_iteration():
 
 
 @pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
-def test_a_dear_hessian_serves_while_it_explains_the_gradient(kind, monkeypatch):
-    """Fewer Hessians, some more values and gradients, and the same certified minimum."""
+def test_a_dear_hessian_serves_while_it_explains_the_gradient(kind):
+    """Fewer Hessians, more values and gradients, less work in all, and the same certified minimum."""
     rng = np.random.default_rng(8)
     n, d = 4000, 5
     A = rng.standard_normal((n, d))
     y = (A @ rng.standard_normal(d) + rng.standard_normal(n) > 0).astype(float)
-    monkeypatch.setattr(tercet.objectives.linear.point, "STALE", 0.0)
     found = {}
     for cost in (2.0, 50.0):
         problem = dearer(tercet.LinearModel(A, y, l2=1e-4), cost)
@@ -185,7 +192,12 @@ def test_a_dear_hessian_serves_while_it_explains_the_gradient(kind, monkeypatch)
     assert dear.success
     np.testing.assert_allclose(dear.x, cheap.x, atol=1e-9)
     assert dear.trace["hessian"][-1] < 0.8 * cheap.trace["hessian"][-1]
-    assert cheap.nit < dear.nit < 2 * cheap.nit
+    assert cheap.nit < dear.nit
+    spent = {
+        cost: sum(r.trace[o][-1] for o in ("value", "gradient")) + 50 * r.trace["hessian"][-1]
+        for cost, r in found.items()
+    }
+    assert spent[50.0] < 0.8 * spent[2.0]
 
 
 class Uphill:
@@ -204,6 +216,11 @@ class Uphill:
         return None
 
 
+def uphill(at: Any) -> Any:
+    """The expansion with that sub-solver."""
+    return replace(at, prepare=lambda each: replace(at.model, workspace=Uphill(at.model.taylor.g)))
+
+
 @pytest.mark.parametrize(("h", "t"), [(N, N), (500, 500), (500, 100)], ids=["all terms", "B lags", "T lags behind B"])
 def test_a_rejected_step_of_a_hessian_from_nearby_is_followed_by_one_from_here(h, t):
     problem = dearer(tercet.LinearModel(MODEL.A, MODEL.rows.y, l2=1e-3))
@@ -212,24 +229,24 @@ def test_a_rejected_step_of_a_hessian_from_nearby_is_followed_by_one_from_here(h
     assert (at.B.terms, at.T.terms) == (h, t)
     far = at.B.view.at(at.B.x, Carry(Formed(h, -np.eye(D))))
     T = far if at.T is at.B else at.T
-    borrowing = replace(expansion(walk.parts, at.point, at.g, at.slope, far, T), workspace=Uphill(at.g))
-    walk.state = replace(walk.state, kept=borrowing)
+    borrowing = expansion(walk.run, walk.parts, walk.state, at.g, at.slope, far, T)
+    walk.state = replace(walk.state, kept=uphill(borrowing))
     assert not walk.step().accepted
     kept = walk.state.kept
     assert kept.B.borrowed is None
     assert kept.T is (kept.B if h == t else at.T)
     np.testing.assert_array_equal(kept.B.hessian(), at.B.view.at(at.B.x).hessian())
-    assert kept.workspace.taylor.B is kept.B
-    assert kept.workspace.taylor.T is kept.T
+    assert kept.model.taylor.B.point is kept.B  # seen through the units of the step
+    assert kept.model.taylor.T.point is kept.T
     assert np.array_equal(far.hessian(), -np.eye(D))  # the one that was tried is left as it was
     assert walk.step().accepted
 
 
 def test_after_a_rejection_nothing_is_computed_again_where_the_hessian_is_that_of_the_point():
-    walk = Walk.of(tercet.SCR(tercet.Full()))
+    walk = Walk.of(tercet.SCR(tercet.Full()), dearer(tercet.LinearModel(MODEL.A, MODEL.rows.y, l2=1e-3), 2.0))
     at = walk.expand()
     at.B.hessian()
-    walk.state = replace(walk.state, kept=replace(at, workspace=Uphill(at.g)))
+    walk.state = replace(walk.state, kept=uphill(at))
     before = walk.run.meter.counts()
     assert not walk.step().accepted
     assert walk.state.kept.B is at.B

@@ -10,10 +10,14 @@ import pytest
 
 import tercet
 from tercet import Status
+from tercet.control.judge import EPS
+from tercet.critical.certify import Tolerances
+from tercet.critical.looks import WayDown
 from tercet.methods.phases import DESCENT, PATIENCE, Leaving
 from tercet.methods.step import restart
 from tercet.methods.stop import End, Turn, stop
 from tercet.objectives.base import NotFiniteError
+from tercet.objectives.metered import Known, MeteredPoint
 from tercet.records import Certificate, Sizes
 from tests.methods.walks import MODEL, D, Flat, N, Told, Walk
 
@@ -42,6 +46,7 @@ def test_a_value_or_a_gradient_that_is_not_finite_is_no_place_to_be(bad):
         verdict(walk, g=np.array([0.0, 0, bad, 0, 0]), norm=bad)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_gradient_whose_square_overflows_is_finite():
     walk = Walk.of(tercet.STM(tercet.Full()))
     assert verdict(walk, g=np.full(D, 1e200), norm=np.inf) is None
@@ -55,7 +60,7 @@ def test_a_fall_beyond_any_sensible_value_ends_the_run_only_over_all_terms():
     turn = verdict(sampled, f=-1.001e20)
     assert isinstance(turn, Turn)
     assert turn.state.sizes == Sizes(N, N, N, N)
-    assert np.array_equal(turn.state.x, sampled.run.x0)
+    assert np.array_equal(turn.state.x, walk.state.x)  # where a run over all terms begins
 
 
 def test_the_scale_of_a_sensible_value_is_f_at_the_start():
@@ -85,14 +90,14 @@ def test_patience_ends_after_as_many_steps_as_it_has(noisy, reason):
     assert status(walk) is reason
 
 
-def test_a_small_gradient_over_a_sample_or_with_replacement_or_in_an_escape_certifies_nothing():
+def test_a_small_gradient_over_a_sample_or_with_replacement_or_on_a_way_down_certifies_nothing():
     g = {"g": np.zeros(D), "norm": 0.0}
     assert verdict(Walk.of(tercet.STM(SMALL)), **g) is None
     assert verdict(Walk.of(tercet.STM(tercet.Fixed(0.5, 1.0, 1.0))), **g) is None
-    assert verdict(Walk.of(tercet.STM(tercet.Fixed(1.0, 1.0, 1.0, replacement=True))), **g) is None
+    assert verdict(Walk.of(tercet.STM(tercet.Fixed(1.0, 1.0, 0.5, replacement=True))), **g) is None
     walk = Walk.of(tercet.STM(tercet.Full()), start=BEST)
     assert status(walk) is Status.CERTIFIED
-    walk.state = replace(walk.state, phase=Leaving(None, 1.0))
+    walk.state = replace(walk.state, phase=Leaving(WayDown(np.ones(D), 1.0, 2)))
     assert verdict(walk) is None
 
 
@@ -107,26 +112,47 @@ def test_a_gradient_above_the_tolerance_goes_on_and_one_below_it_is_certified():
     assert said.certificate.holds
     assert said.certificate.chi1 == pytest.approx(norm, rel=1e-6)
     assert said.certificate.terms == N
-    walk.remember(reach=0.5 * norm / 1e-8)  # a gradient still closer was asked for
+    walk.remember(closer=0.5 * norm / 1e-8)  # a gradient still closer was asked for
     assert verdict(walk) is None
 
 
-def test_a_certificate_is_not_asked_for_while_the_model_promises_more(monkeypatch):
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_without_a_tol_a_certificate_is_asked_for_where_newtons_step_is_small_beside_x(scale, monkeypatch):
+    """(x - 1)^2 in any units of f: at 1 + 1e-6 a step is taken, at 1 + 1e-9 the point is looked at."""
     asked: list[Any] = []
     monkeypatch.setattr(tercet.methods.stop, "certify", lambda *a: asked.append(a))
-    # f = 1e-7 (x - 1)^2: where |g| is 1e-8 there is a decrease of 2.5e-9 ahead
-    problem = tercet.LinearModel(np.eye(1), np.ones(1), lambda z, y: 1e-7 * (z - y) ** 2)
-    walk = Walk.of(tercet.STM(tercet.Full()), problem, np.array([1.0 - 0.049]))
-    assert walk.expand().norm < 1e-8
-    assert verdict(walk) is None
-    assert asked == []
-    walk.remember(stuck=1)  # but not where f is rounded off
-    with pytest.raises(TypeError):  # the stand-in gives nothing back
-        verdict(walk)
-    assert len(asked) == 1
+    problem = tercet.LinearModel(np.eye(1), np.ones(1), lambda z, y: scale * (z - y) ** 2)
+    for off, looked in ((1e-6, False), (1e-9, True)):
+        walk = Walk.of(tercet.STM(tercet.Full()), problem, np.array([1.0 + off]))
+        walk.run = replace(walk.run, tolerances=Tolerances.half(EPS, 3))
+        walk.state = replace(walk.state, origin=replace_value(walk.state.origin, scale))
+        if looked:
+            with pytest.raises(TypeError):  # the stand-in gives nothing back
+                verdict(walk)
+        else:
+            assert verdict(walk) is None
+        assert len(asked) == looked
 
 
-def test_a_certificate_that_fails_leads_away_along_an_escape():
+def replace_value(origin: Any, value: float) -> Any:
+    """The start, where f was this high."""
+    return MeteredPoint(origin.view, origin.x, known=Known(value))
+
+
+def test_a_certificate_that_does_not_hold_yet_is_followed_by_a_step_and_asked_again_only_closer(monkeypatch):
+    walk = Walk.of(tercet.STM(tercet.Full()), start=BEST)
+    failed = Certificate(1e-9, 0.0, 0.0, 1e-8, 1e-8, 1e-8, 1e-3, 3, N, N, "by hand", rounding_f=1e-17)
+    monkeypatch.setattr(tercet.methods.stop, "certify", lambda *a: (failed, None))
+    turn = verdict(walk)
+    assert isinstance(turn, Turn)
+    assert turn.due
+    assert turn.state.memory.closer == pytest.approx(0.1)
+    assert turn.state.memory.rounding == 1e-17
+    walk.remember(closer=0.9e-8)
+    assert status(walk, norm=0.0) is Status.NOT_CERTIFIED
+
+
+def test_a_certificate_that_sees_a_way_down_leads_there():
     A = np.random.default_rng(0).standard_normal((400, 3))
     walk = Walk.of(tercet.STM(tercet.Full()), tercet.LinearModel(A, np.zeros(400), loss=Flat()), np.zeros(3))
     turn = verdict(walk)
@@ -134,6 +160,8 @@ def test_a_certificate_that_fails_leads_away_along_an_escape():
     assert turn.state.phase.order == 3
     assert not turn.state.certificate.holds
     assert turn.state.certificate.chi3 > turn.state.certificate.eps3
+    assert turn.state.certificate.way_down == tuple(turn.state.phase.way.s)
+    assert turn.state.certificate.fall == turn.state.phase.way.fall > 0
     assert turn.state.kept is not None
     assert turn.state.point is walk.state.point
 
@@ -142,8 +170,7 @@ def test_a_certified_point_that_is_worse_than_the_start_is_left_for_the_start():
     walk = Walk.of(tercet.STM(tercet.Full()), start=BEST)
     walk.state = replace(walk.state, sampled=True)
     assert status(walk) is Status.CERTIFIED
-    lower = replace(walk.state.origin.known, value=walk.state.point.value() - 1.0)
-    walk.state.origin.known = lower
+    walk.state = replace(walk.state, origin=replace_value(walk.state.origin, walk.state.point.value() - 1.0))
     turn = verdict(walk)
     assert isinstance(turn, Turn)
     assert not turn.state.sampled

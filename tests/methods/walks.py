@@ -94,8 +94,8 @@ class Told:
 
 
 def dearer(problem: Any, cost: float = 20.0) -> Any:
-    """The problem with Hessians that are called dear, so that they serve for several steps."""
-    problem.traits = replace(problem.traits, hessian_cost=cost)
+    """The problem with Hessians that are called dear, so that they serve for several steps; f is looked at once."""
+    problem.traits = replace(problem.traits, hessian_cost=cost, images=False)
     return problem
 
 

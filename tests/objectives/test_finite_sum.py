@@ -334,3 +334,43 @@ def test_gradients_come_with_values_only_where_both_are_over_the_same_terms(size
     else:
         assert last.gradient == 20 * result.nit
         assert last.value >= N * result.nit
+
+
+def test_arrays_of_jax_are_not_copied_to_the_host(monkeypatch):
+    import jax
+
+    X = jax.numpy.asarray(np.linspace(-1, 1, 60, dtype=np.float32).reshape(20, 3))
+    problem = tercet.FiniteSum(lambda w, x: (x @ w - 1.0) ** 2, X)
+    assert problem.data[0] is X
+    monkeypatch.setattr(np, "asarray", refuse_large(np.asarray, 59))  # less than the data
+    bound = problem.bind(np.ones(3, dtype=np.float32))
+    value = bound.objective.over(None).at(bound.x0).value()
+    monkeypatch.undo()
+    assert value == pytest.approx(float(np.mean((np.asarray(X) @ np.ones(3) - 1.0) ** 2)), rel=1e-5)
+    with pytest.raises(ValueError, match="nan or inf"):
+        tercet.FiniteSum(lambda w, x: x @ w, X.at[3, 1].set(np.nan))
+
+
+def refuse_large(own, most):
+    def asarray(values, *arguments, **options):
+        assert np.size(values) <= most
+        return own(values, *arguments, **options)
+
+    return asarray
+
+
+def test_a_device_takes_larger_chunks_and_gives_the_same(monkeypatch):
+    from tercet.objectives import finite_sum
+
+    X = np.random.default_rng(0).standard_normal((300, 3))
+
+    def loss(w, x):
+        return (x @ w) ** 4 + w[0] * w[1] * w[2]
+
+    small = tercet.FiniteSum(loss, X, chunk=32).bind(np.ones(3)).objective.over(None).at(np.ones(3))
+    monkeypatch.setattr(finite_sum, "platform_of", lambda jax, data: "gpu")
+    problem = tercet.FiniteSum(loss, X)
+    assert problem.chunk == 304
+    large = problem.bind(np.ones(3)).objective.over(None).at(np.ones(3))
+    np.testing.assert_allclose(large.gradient(), small.gradient(), rtol=1e-12)
+    np.testing.assert_allclose(large.hessian(), small.hessian(), rtol=1e-12)

@@ -222,3 +222,24 @@ def test_lengths_of_rows_and_of_their_projections(form, drawn):
     close(table.lengths(), np.linalg.norm(rows, axis=1))
     close(table.lengths(P=V @ V.T), np.linalg.norm(rows @ V, axis=1))
     close(table.lengths(slice(1, 3), V @ V.T), np.linalg.norm(rows[1:3] @ V, axis=1))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_scale_of_a_column_is_one_over_the_mean_square_of_its_entries(sparse):
+    """Of those that are not 0, so that a rare feature is as long as a frequent one; 1 for a column of zeros."""
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((400, 4)) * [1.0, 1e-6, 1e5, 0.0]
+    X[:, 0] *= rng.random(400) < 0.05
+    expected = [1 / np.sqrt(np.mean(column[column != 0] ** 2)) for column in X[:, :3].T]
+    found = table_of(sp.csr_array(X) if sparse else X).scales()
+    np.testing.assert_allclose(found, [*expected, 1.0], rtol=1e-12)
+    units = np.array([1e3, 1e-2, 7.0, 1.0])
+    np.testing.assert_allclose(table_of(X * units).scales() * units, found, rtol=1e-12)
+
+
+def test_a_column_whose_entries_are_rare_has_its_scale_also_in_a_long_table(monkeypatch):
+    monkeypatch.setattr("tercet.objectives.tables.SOME", 10)
+    X = np.ones((100, 2))
+    X[:, 1] = 0.0
+    X[57, 1] = 4.0
+    np.testing.assert_array_equal(table_of(X).scales(), [1.0, 0.25])

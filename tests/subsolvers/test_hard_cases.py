@@ -3,7 +3,7 @@ gradients and sigmas of 1e-12 and 1e12."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -117,7 +117,6 @@ def cauchy_value(model):
 SOLVERS = {
     "dense, formed": (Dense(), True),
     "dense, spectral": (Dense(), False),
-    "dense, three products": (Dense(products=3), False),
     "krylov": (Krylov(), False),
     "krylov, tight": (Krylov(relative=1e-10), False),
     "gradient descent": (GradientDescent(), False),
@@ -160,11 +159,13 @@ def test_the_second_order_step_is_finite_within_the_radius_and_lowers_the_model(
 def test_the_third_order_step_is_finite_within_the_radius_and_lowers_the_model_it_is_a_step_of(
     name, seed, kind, d, size, sigma, radius
 ):
+    """A step that T corrects may be longer than the radius by half of what it was without."""
     point, ask = make(seed, kind, d, size), Ask(sigma, sigma, 4, radius)
-    _, step = solved(name, point, ask, 3)
+    workspace, step = solved(name, point, ask, 3)
     assert np.all(np.isfinite(step.s))
     assert np.isfinite(step.forecast.decrease)
-    assert np.linalg.norm(step.s) <= radius * (1 + 1e-9)
+    beyond = 0.0 if name in ITSELF else 0.5 * np.linalg.norm(workspace.solve(replace(ask, buy_third=False)).s)
+    assert np.linalg.norm(step.s) <= (radius + beyond) * (1 + 1e-9)
     if name in ITSELF:
         value = model_of(point, step.sigma, 4, step.cubic is not None).value(step.s)
         assert value <= rounding(point, step.s, step.sigma, 4, True)

@@ -25,12 +25,12 @@ def stm(bound="hoeffding", **changes):
 
 
 def condition_errors(at):
-    """|g - grad f|, |B - hess f|, |T - third f| of an expansion, as the sub-solver sees it."""
-    full, taylor = PROBLEM.over(None).at(at.point.x), at.workspace.taylor
-    third = taylor.T.third_tensor(np.eye(D)) - full.third_tensor(np.eye(D))
+    """|g - grad f|, |B - hess f|, |T - third f| of an expansion, in the units of x."""
+    full = PROBLEM.over(None).at(at.point.x)
+    third = at.T.third_tensor(np.eye(D)) - full.third_tensor(np.eye(D))
     return (
-        np.linalg.norm(taylor.g - full.gradient()),
-        np.linalg.norm(taylor.B.hessian() - full.hessian(), 2),
+        np.linalg.norm(at.g - full.gradient()),
+        np.linalg.norm(at.B.hessian() - full.hessian(), 2),
         draws.symmetric_cubic_norms(third[None])[0],
     )
 

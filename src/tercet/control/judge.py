@@ -18,7 +18,12 @@ class Score:
     rounding: bool
 
 
-def judge(f: float, decrease: float, after: float) -> Score:
-    """A step from f to `after` for which a decrease was predicted."""
+def judge(f: float, decrease: float, after: float, rounding: float = 0.0) -> Score:
+    """A step from f to `after` for which a decrease was predicted; `rounding` is that of f, where it is known."""
     ratio = (f - after) / decrease if decrease > 0 and isfinite(after) else -inf
-    return Score(ratio, abs(decrease) <= 64 * EPS * abs(f))
+    return Score(ratio, rounded(f, decrease, rounding))
+
+
+def rounded(f: float, decrease: float, rounding: float = 0.0) -> bool:
+    """Whether a decrease is lost in the rounding of f: eps |f|, or more where that was seen."""
+    return abs(decrease) <= max(64 * EPS * abs(f), 4 * rounding)

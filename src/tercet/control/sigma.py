@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Protocol
 
@@ -50,10 +51,23 @@ class Evidence:
     power: int
     quadratic: Miss
     cubic: Miss | None  # None where T was not bought
+    best: float = 0.5  # the fraction of the step at which f is lowest, by what was seen of it
+
+
+Begin = Callable[[Control, float, Callable[[], float]], Control]
+
+
+def as_it_is(control: Control, x: float, cauchy: Callable[[], float]) -> Control:
+    """The `begin` of a rule that has none."""
+    return control
 
 
 class SigmaRule(Protocol):
-    """How sigma and the radius follow the evidence."""
+    """How sigma and the radius follow the evidence.
+
+    One that also has `begin(control, x, cauchy)` is asked before each step with |x| and a function that gives the
+    length of the step of steepest descent, both in the units of the step.
+    """
 
     @property
     def eta1(self) -> float:
@@ -67,6 +81,49 @@ class SigmaRule(Protocol):
     def next(self, control: Control, evidence: Evidence) -> Control:
         """After a judged step."""
         ...
+
+
+@dataclass(frozen=True)
+class TrustRegion:
+    """No sigma, and a bound on |s| that follows what f was seen to do; the default.
+
+    A bound that is reached acts like a sigma: s minimizes the model with sigma = mu / |s|^(p-2), mu the multiplier of
+    |s| <= radius, and the trace shows that sigma. The radius is `grow` times the last step where f fell by more than
+    3/4 of what was promised, the step where it fell by more than 1/4, half of it otherwise; after a rejection it ends
+    where f is lowest along the step, by the fourth-order polynomial that its derivatives at x and its value at
+    x + s tell. The first is `reach` times the larger of |x| and the step of steepest descent.
+    """
+
+    eta1: float = 0.1
+    grow: float = 3.0
+    reach: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < number(self.eta1) < 1:
+            raise ValueError(f"TrustRegion(eta1={self.eta1!r}): give 0 < eta1 < 1.")
+        if not 1 < number(self.grow) < inf:
+            raise ValueError(f"TrustRegion(grow={self.grow!r}): give a number above 1.")
+        positive("TrustRegion", "reach", self.reach, LARGEST)
+
+    def first(self) -> Control:
+        """No bound before x and g are known."""
+        return Control(0.0, 0.0)
+
+    def begin(self, control: Control, x: float, cauchy: Callable[[], float]) -> Control:
+        """With the first radius, from |x| and the length of the step of steepest descent."""
+        if isfinite(control.radius):
+            return control
+        return replace(control, radius=self.reach * max(x, cauchy(), SMALLEST))
+
+    def next(self, control: Control, evidence: Evidence) -> Control:
+        """The radius after a judged step."""
+        size = evidence.length
+        if not isfinite(evidence.ratio):
+            return replace(control, radius=0.1 * size)
+        if not evidence.accepted:
+            return replace(control, radius=min(max(evidence.best, 0.1), 0.5) * min(size, control.radius))
+        times = self.grow if evidence.ratio > 0.75 else 1.0 if evidence.ratio > 0.25 else 0.5
+        return replace(control, radius=times * size)
 
 
 @dataclass(frozen=True)
@@ -108,7 +165,7 @@ class PaperSigma:
 
 @dataclass(frozen=True)
 class SignedEstimate:
-    """sigma from how the last polynomial missed; the default.
+    """sigma from how the last polynomial missed, and a radius beside it.
 
     After an accepted step sigma is the signed estimate max(p (f+ - phi)/|s|^p, (grad f+ - grad phi)'s/|s|^p, 0), but
     not below `shrink` sigma. After a rejection it is at least `grow` sigma and at most `leap` sigma. A radius keeps the
@@ -119,7 +176,7 @@ class SignedEstimate:
     start: float = 0.01
     eta1: float = 0.1
     shrink: float = 0.03
-    grow: float = 2.0
+    grow: float = 3.0
     leap: float = 100.0
     memory: float = 0.7
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-LEAST_SHARE = 0.33  # of the price of a third derivative, what even a small sample is charged
+from math import inf
 
 
 @dataclass(frozen=True)
 class Purchase:
-    """Third derivatives are bought always where T is formed, else where a quadratic left too much.
+    """Third derivatives are bought with the step where T is formed or `worth` is inf, else once f was looked at where
+    the second-order step ends, if it missed the promised decrease by more than 1/worth of it.
 
-    Too much is 1/worth of the gradient over all terms, and less over a sample, where a product costs less. But a
-    Hessian that is used again stays behind on a small sample, so that what it left there is its own error, which T does
-    not mend.
+    But a Hessian that is used again stays behind on a small sample, so that what it missed there is its own error,
+    which T does not mend.
     """
 
     worth: float  # 0: never
     formed: bool  # T is formed as an array
     reuses_hessian: bool  # B may be one that was formed nearby
 
-    def buys(self, unexplained: float, share: float, lags: bool) -> bool:
-        """Where the last quadratic left `unexplained`, T is over a `share` of the terms, and B perhaps lags."""
-        if self.worth == 0:
+    @property
+    def first(self) -> bool:
+        """Whether T is part of the model from the beginning."""
+        return self.worth == inf or (self.formed and self.worth > 0)
+
+    def buys(self, missed: float, lags: bool) -> bool:
+        """Where the second-order model missed f by this share of what it promised, and B perhaps lags."""
+        if self.first or self.worth == 0:
             return False
-        price = 1.0 if self.reuses_hessian and lags else max(LEAST_SHARE, share)
-        return self.formed or unexplained >= price / self.worth
+        return missed * self.worth >= 1.0 and not (self.reuses_hessian and lags)

@@ -1,71 +1,351 @@
-"""How critical a point is: chi_1, chi_2, chi_3, and the direction that leads away when it is not.
+"""How critical a point is, how close to a minimizer, and the way down from one that is none.
 
-    chi_1 = |grad f|,  chi_2 = max(0, -lambda_min(hess f)),  chi_3 = max |third f[y]^3| over |hess f[y]^2| <= zeta
+    chi_1 = |grad f|,  chi_2 = max(0, -lambda_min(hess f)),  chi_3 = max |third f[y]^3| over the near-kernel
 
-The near-kernel of chi_3 is taken as the span of the eigenvectors with |lambda| <= zeta; every unit y in it satisfies
-|hess f[y]^2| <= zeta.
+With `tol=None` nothing depends on units: every x_j is asked to within a fraction of its size, estimated by Newton's
+step. With a `tol` the paper's chi_i <= eps_i are asked. Either way f itself is looked at along every direction of
+which the derivatives leave doubt (`tercet.critical.looks`): those that bend down, those whose curvature is not told
+from 0 once the diagonal of the Hessian is scaled to 1, the one where chi_3 is attained, and a Newton step that does not
+tell how far the minimizer is. A visible fall is a way down; where f was seen to rise, chi_3 is not asked.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tercet.critical.escape import Escape, escape_along
-from tercet.critical.measures import kernel_measure, lowest_eigenpairs
+from tercet.checks import number
+from tercet.critical.errors import DIGITS, ROUNDED, Curvature, Errors, digits, errors_of, newton_step, told_from_zero
+from tercet.critical.looks import VISIBLE, Doubt, Seen, Sight, WayDown, look_along
+from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_pair
+from tercet.frame import Reach
 from tercet.objectives.base import Traits
 from tercet.objectives.metered import MeteredPoint
-from tercet.records import Certificate
+from tercet.records import Certificate, Matrix, Vector
+
+LOOKED = 8  # along at most this many directions of a near-kernel f is looked at
+PAIRED = 4  # up to so many directions of a near-kernel, f is looked at between them too
+SHOWS = 0.1  # of what Newton's step promises: where f falls by as much, it is more than rounding
+MIXED = 8  # from three on, also along so many random combinations of all of them
+BEYOND = 10.0  # looks begin this many times as far out as x may be wrong
 
 
 @dataclass(frozen=True)
 class Tolerances:
-    """eps_1, eps_2, eps_3, the near-kernel's zeta, and the order that is asked for.
+    """What is asked of a point, up to an order: chi_i <= eps_i with the near-kernel's zeta, or digits.
 
     From one tolerance: eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3) (paper, Condition 1) and
     zeta = min(10 tol^(1/2), 1e-3). Beside a degenerate point with third derivative T a gradient of size tol comes with
     a curvature of sqrt(2 tol T), which has to count as near the kernel.
+
+    With `relative` above 0, which is `minimize(tol=None)`, each x_j is asked to within that fraction of its size
+    (or as close as rounding lets it come), whatever the units of f and of x; the eps_i are then not looked at.
     """
 
-    eps1: float
-    eps2: float
-    eps3: float
-    zeta: float
-    order: int
+    eps1: float = 0.0
+    eps2: float = 0.0
+    eps3: float = 0.0
+    zeta: float = 0.0
+    order: int = 3
+    relative: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("eps1", "eps2", "eps3", "zeta", "relative"):
+            value = getattr(self, name)
+            if not 0 <= number(value) < np.inf:
+                raise ValueError(f"Tolerances({name}={value!r}): give a finite number that is at least 0.")
+        if isinstance(self.order, bool) or self.order not in (1, 2, 3):
+            raise ValueError(f"Tolerances(order={self.order!r}): order is 1, 2 or 3.")
+        if self.eps1 == 0.0 and self.relative == 0.0:
+            raise ValueError("Tolerances(eps1=0, relative=0): nothing is asked; give the eps_i or relative.")
 
     @staticmethod
     def of(tol: float, order: int) -> Tolerances:
         """The four numbers that belong to one tolerance."""
         return Tolerances(tol, tol ** (2 / 3), tol ** (1 / 3), min(10 * tol**0.5, 1e-3), order)
 
+    @staticmethod
+    def half(epsilon: float, order: int) -> Tolerances:
+        """Half of the digits that the precision has: sqrt(eps) of each x_j, where f is within eps of its minimum."""
+        return Tolerances(order=order, relative=float(np.sqrt(epsilon)))
+
+
+@dataclass(frozen=True, eq=False)
+class Travelled:
+    """What a run knows of the way to a point: how far each x_j reached, and how far f fell.
+
+    Where x goes away, a change of f that is nothing beside how far it fell is not looked for.
+    """
+
+    reach: Reach
+    gained: float = np.nan  # nan: there was no way
+    away: bool = False
+
+
+@dataclass(eq=False)
+class Examination:
+    """A point under examination: what was found so far, each part asked for once."""
+
+    point: MeteredPoint
+    tolerances: Tolerances
+    traits: Traits
+    seed: int
+    way: Travelled
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.g, self.x = self.point.gradient(), self.point.x
+        self.notes = [self.traits.provenance]
+
+    def second(self) -> tuple[Vector, Matrix]:
+        """The lowest eigenvalues with their vectors: all of them where B is formed, else those that products tell."""
+        t, d = self.tolerances, len(self.g)
+        if t.order < 2:
+            return np.array([np.nan]), np.zeros((d, 0))
+        self.notes.append("chi2 by a dense eigenvalue problem" if self.traits.dense else "chi2 by Lanczos")
+        if t.relative and not self.traits.dense and d > FORMED:
+            return lowest_pair(self.point.hessian_product, d, self.seed)
+        return lowest_eigenpairs(self.point, d, self.traits.dense, t.zeta, self.seed)
+
+    def third(self, V: Matrix | None, D: Vector, of_f: float) -> tuple[float, list[Doubt]]:
+        """chi_3 over the span of V, and the direction where it is attained, if that is too much: above eps_3, or, where
+        no eps_3 is asked, such that it shows in f within the span of x."""
+        chi3, y, note = kernel_measure(self.point, V, self.tolerances.eps3, self.seed)
+        self.notes.append(note)
+        if y is None or not chi3 > self.tolerances.eps3:
+            return chi3, []
+        far = 1.0 / float(np.max(np.abs(y) / D))
+        shows = not self.tolerances.relative or chi3 * far**3 / 6 > VISIBLE * of_f
+        return chi3, [Doubt(y, 3)] if shows else []
+
+    def shallow(self, curvature: Curvature, D: Vector) -> list[Doubt]:
+        """Directions that may bend down again within what was asked of x: v with |v'T[e, e]| > a v'Bv, where av and e
+        reach that far. One product with T, along all directions at once."""
+        V, bends = curvature.E[:, None] * curvature.V[:, curvature.seen], curvature.values[curvature.seen]
+        if not bends.size:
+            return []
+        a = self.tolerances.relative / np.max(np.abs(V) / D[:, None], axis=0)
+        e = V @ (a * np.random.default_rng(self.seed).choice([-1.0, 1.0], size=len(a)))
+        share = np.abs(V.T @ self.point.third_product(e, e)) / (a * bends)
+        worst = np.argsort(-share)[:LOOKED]
+        return [Doubt(V[:, k], 3, resolved=True) for k in worst if share[k] > 1.0]
+
+    def rounding(self) -> tuple[Vector, float]:
+        """How g and f differ from their Taylor polynomials a few units in the last place of x away: their rounding."""
+        signs = np.random.default_rng(self.seed).choice([-4.0, 4.0], size=len(self.x))
+        beside = self.point.view.first_at(self.x * (1.0 + self.traits.epsilon * signs))
+        step = beside.x - self.x
+        with np.errstate(over="ignore", invalid="ignore"):
+            off = beside.gradient() - self.g - self.point.hessian_product(step)
+            of_f = abs(beside.value() - self.point.value() - float(self.g @ step))
+        least = self.traits.epsilon * abs(self.point.value())
+        return np.where(np.isfinite(off), off, 0.0), max(least, float(of_f) if np.isfinite(of_f) else 0.0)
+
+    def close(self, errors: Errors, D: Vector, of_f: float, rises: bool) -> bool:
+        """Every x_j is as close as was asked, and f has nothing more to gain beside what it gained on the way.
+
+        Where Newton's step does not tell how far the minimizer is, no more may be left than rounding hides, and f has
+        to rise both ways. An x_j that is measured by its span, which may only come from a start that was far out, has
+        to be so close that nothing more shows in f, or, where f is flat like x^3 or more, no more than that leaves.
+        """
+        t = self.tolerances
+        if not t.relative:
+            return float(np.linalg.norm(self.g)) <= t.eps1
+        if errors.regular is False and rises and errors.f <= VISIBLE * of_f:
+            return True
+        if not errors.within(t.relative, self.x, D) or errors.f > t.relative * self.way.gained + of_f:
+            return False
+        if errors.regular is None or bool(np.all(told_from_zero(self.x, errors.s))):
+            return True
+        flat = 0.0 if errors.regular else t.relative**3 * self.way.gained
+        if not errors.f > max(VISIBLE * of_f, flat):
+            return True
+        there = self.point.view.at(self.x + errors.s).value()  # where rounding is not seen beside x, it is there
+        return not self.point.value() - there > SHOWS * errors.f
+
+    def look(
+        self,
+        solve: Callable[[Vector], Vector],
+        doubts: list[Doubt],
+        D: Vector,
+        s: Vector,
+        of_f: float,
+        slope: Vector | None = None,
+    ) -> Seen:
+        """f along the directions in doubt, each scaled to the size of x, from ten times as far as x may be wrong."""
+        if not doubts:
+            return Seen()
+        point, t = self.point, self.tolerances
+        relative = t.relative or float(np.sqrt(self.traits.epsilon))
+        gained = max(self.way.gained, 0.0)
+        limit = np.inf if np.isnan(gained) else relative * gained
+        least = max(of_f, self.traits.epsilon * gained) if self.way.away else of_f
+        # Of a sum of squares |l'| |a_j| is at most sqrt(2 f B_jj) in the mean: what the rounding of x_j a_j does to f.
+        bend = np.abs(np.diag(point.hessian())) if self.traits.dense else np.zeros(1)
+        grain = float(np.max(D * np.sqrt(2.0 * abs(point.value()) * bend)))
+        value, epsilon = point.value(), self.traits.epsilon
+        sight = Sight(lambda x: point.view.at(x).value(), self.x, value, least, limit, slope, epsilon, grain)
+
+        def reach(v: Vector) -> float:
+            """Where the third derivative along v makes a change that can be seen, tenfold."""
+            cubic = abs(float(v @ point.third_product(v, v))) if t.order >= 3 else 0.0
+            return 10.0 * float(np.cbrt(600.0 * sight.noise / cubic)) if cubic > 0 else 0.0
+
+        def correct(x: Vector) -> Vector:
+            return -solve(point.view.at(x).gradient())
+
+        self.notes.append(f"f looked at along {len(doubts)} direction{'s' * (len(doubts) > 1)}")
+        doubts = [replace(each, v=each.v / float(np.max(np.abs(each.v) / D))) for each in doubts]
+        return look_along(sight, doubts, BEYOND * max(relative, float(np.max(np.abs(s) / D))), reach, correct)
+
 
 def certify(
-    point: MeteredPoint, n: int, tolerances: Tolerances, traits: Traits, seed: int = 0
-) -> tuple[Certificate, Escape | None]:
-    """The certificate of a point up to the order asked for, and a way down where orders 2 or 3 fail.
+    point: MeteredPoint,
+    n: int,
+    tolerances: Tolerances,
+    traits: Traits,
+    seed: int = 0,
+    way: Travelled | None = None,
+    brief: bool = False,
+) -> tuple[Certificate, WayDown | None]:
+    """The certificate of a point up to the order asked for, and a way down where one is seen.
 
-    A gradient (usually known), for order 2 a Hessian (dense) or some 20-60 products (Lanczos), for order 3 one
-    evaluation of all third derivatives where a bound suffices, else the products of a power iteration.
+    A gradient (usually known), and one more beside x for its rounding error; a Hessian (dense) or some 20-60 products
+    (Lanczos), for order 3 a third-derivative product along Newton's step; over a near-kernel one evaluation of all
+    third derivatives where a bound suffices, else the products of a power iteration, and values of f. With `brief`,
+    and where only chi_1 <= eps_1 is asked, the gradient alone. `way` is what is known of how x was reached.
     """
-    g = point.gradient()
-    chi1, chi2, chi3 = float(np.linalg.norm(g)), np.nan, np.nan
-    notes, escape = [traits.provenance], None
-    if tolerances.order >= 2:
-        values, vectors = lowest_eigenpairs(point, len(g), traits.dense, tolerances.zeta, seed)
-        notes.append("chi2 by a dense eigenvalue problem" if traits.dense else "chi2 by Lanczos")
-        chi2 = 0.0 if values[0] >= 0 else -float(values[0])  # nan stays nan
-        if chi2 > tolerances.eps2:
-            escape = escape_along(point, g, vectors[:, 0], 2)
-        elif tolerances.order >= 3:
-            kernel = vectors[:, np.abs(values) <= tolerances.zeta]
-            whole = len(values) == len(g) or values[-1] > tolerances.zeta
-            chi3, y, note = kernel_measure(point, kernel if whole else None, tolerances.eps3, seed)
-            notes.append(note)
-            if chi3 > tolerances.eps3 and y is not None:
-                escape = escape_along(point, g, y, 3)
     t = tolerances
-    certificate = Certificate(
-        chi1, chi2, chi3, t.eps1, t.eps2, t.eps3, t.zeta, t.order, point.terms, n, "; ".join(notes)
+    exam = Examination(point, t, traits, seed, way or Travelled(Reach.of(point.x)))
+    chi1 = float(np.linalg.norm(exam.g))
+    blank = Certificate(
+        chi1, np.nan, np.nan, t.eps1, t.eps2, t.eps3, t.zeta, t.order, point.terms, n, "", relative=t.relative
     )
-    return certificate, escape
+    if not np.isfinite(chi1) or brief or (t.order == 1 and not t.relative):
+        return replace(blank, how=traits.provenance, converged=not brief and chi1 <= t.eps1), None
+    forms = traits.dense and (t.order > 1 or point.known.hessian is not None)
+    return formed(exam, blank) if forms else matrix_free(exam, blank)
+
+
+def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown | None]:
+    """With the Hessian as a matrix."""
+    t, epsilon, point = exam.tolerances, exam.traits.epsilon, exam.point
+    values, vectors = exam.second()
+    way = exam.way.reach
+    now = Reach(np.maximum(way.size, np.abs(exam.x)), way.moved, np.abs(np.diag(point.hessian())))
+    D = now.spans
+    curvature = Curvature.of(point.hessian(), now.lengths(D, epsilon**2), epsilon, D)
+    noise, of_f = exam.rounding()
+    third = (lambda s: point.third_product(s, s)) if t.order >= 3 else None
+    errors = errors_of(curvature, exam.g, noise, third, exam.x, epsilon)
+    chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
+    sure = curvature
+    if t.order >= 2:
+        lowest = vectors[:, :1] if not t.relative and chi2 > t.eps2 else curvature.falling()
+        doubts = [Doubt(v, 2) for v in lowest.T[:LOOKED]]
+    if t.order >= 3:
+        V = np.linalg.qr(curvature.flat())[0] if t.relative else vectors[:, np.abs(values) <= t.zeta]
+        chi3, more = exam.third(V, D, of_f)
+        sure = undone(point, curvature, errors.s)
+        doubts += more + directions(sure.flat()) + ([Doubt(errors.e, 3)] if errors.regular is False else [])
+        doubts += exam.shallow(curvature, D) if t.relative else []
+    left = exam.g + point.hessian() @ errors.s
+    seen = exam.look(sure.solve, doubts, D, errors.e, of_f, left)
+    found = errors.x if seen.within is None else errors.x + seen.within
+    stands = seen.way_down is None and seen.ray is None
+    rises = bool(doubts) and stands
+    certificate = replace(
+        told(blank, seen, D),
+        chi2=chi2 if t.order >= 2 else np.nan,
+        chi3=chi3,
+        how="; ".join(exam.notes),
+        lowest=float(values[0]),
+        condition=curvature.condition,
+        error_f=errors.f,
+        error_x=tuple(found.tolist()),
+        digits=digits(exam.x, found, D) if stands and (t.order >= 3 or bool(curvature.seen.all())) else np.nan,
+        rounding_f=of_f,
+        rounding_g=errors.noise,
+        converged=exam.close(errors, D, of_f, rises) and not (t.relative and seen.contradicted),
+        strict=None if t.order < 3 and not bool(curvature.seen.all()) else not seen.free,
+        rises=rises,
+    )
+    return certificate, seen.way_down
+
+
+def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:
+    """The curvature less what Newton's step may undo, |T[s, v, v]| >= v'Bv / 2: along a valley of minimizers f bends
+    only because x is beside it. A third-derivative product for each such v, the softest first, and one more."""
+    for k in np.flatnonzero(curvature.seen)[:LOOKED]:
+        v = curvature.E * curvature.V[:, k]
+        if abs(float(v @ point.third_product(s, v))) < 0.5 * float(curvature.values[k]):
+            break
+        curvature = replace(curvature, resolution=float(curvature.values[k]))
+    return curvature
+
+
+def directions(kernel: Matrix) -> list[Doubt]:
+    """Along the axes of a near-kernel, where it is small between each two of them, and along some mixtures of all."""
+    k = kernel.shape[1]
+    axes = kernel / np.linalg.norm(kernel, axis=0)
+    doubts = [Doubt(v, 3, flat=True) for v in axes.T[:LOOKED]]
+    pairs = [(i, j) for i in range(k) for j in range(i)] if k <= PAIRED else []
+    between = [axes[:, i] + sign * axes[:, j] for i, j in pairs for sign in (1.0, -1.0)]
+    mixed = list((axes @ np.random.default_rng(k).standard_normal((k, MIXED))).T) if k > 2 else []
+    return doubts + [Doubt(v, 3, flat=True) for v in between + mixed]
+
+
+def matrix_free(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown | None]:
+    """With products only: chi_2 by Lanczos, Newton's step by conjugate gradients, x measured by x'Bx as a whole."""
+    t, point, epsilon = exam.tolerances, exam.point, exam.traits.epsilon
+    values, vectors = exam.second()
+    scale = max(abs(float(values[-1])), np.finfo(float).tiny)
+    s, solved = newton_step(point.hessian_product, exam.g)
+    noise, of_f = exam.rounding()
+    moved = exam.x if np.any(exam.x) else exam.way.reach.moved
+    energy, left = float(moved @ point.hessian_product(moved)), max(0.0, -float(exam.g @ s))
+    floor = float(np.linalg.norm(noise)) * ROUNDED
+    D = exam.way.reach.at(exam.x, exam.x, np.zeros(0)).spans
+    chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
+    if t.order >= 2 and (values[0] < -np.sqrt(epsilon) * scale if t.relative else chi2 > t.eps2):
+        doubts = [Doubt(vectors[:, 0], 2)]
+    elif t.order >= 3:
+        flat = np.sqrt(epsilon) * scale if t.relative else t.zeta
+        whole = len(values) == len(exam.g) or (len(values) > 2 and values[-1] > flat)
+        chi3, doubts = exam.third(vectors[:, np.abs(values) <= flat] if whole else None, D, of_f)
+    seen = exam.look(lambda v: -newton_step(point.hessian_product, v)[0], doubts, D, s, of_f)
+    shows = not np.any(exam.x) and 0.5 * left > VISIBLE * of_f  # a start that was far out is no measure of an x of 0
+    within = (left <= t.relative**2 * abs(energy) and not shows) or blank.chi1 <= floor
+    error = 2.0 * np.abs(s) + 2 * epsilon * np.abs(exam.x)
+    lost = float(np.linalg.norm(error)) / max(float(np.linalg.norm(moved)), np.finfo(float).tiny)
+    stands = seen.way_down is None and seen.ray is None
+    certificate = replace(
+        told(blank, seen, D),
+        chi2=chi2 if t.order >= 2 else np.nan,
+        chi3=chi3,
+        how="; ".join(exam.notes),
+        lowest=float(values[0]),
+        error_f=0.5 * left,
+        digits=float(np.clip(-np.log10(lost), 0.0, DIGITS)) if solved and stands and lost > 0 else np.nan,
+        rounding_f=of_f,
+        rounding_g=float(np.linalg.norm(noise)),
+        converged=(solved or blank.chi1 <= floor) and within if t.relative else blank.chi1 <= t.eps1,
+        rises=bool(doubts) and stands,
+    )
+    return certificate, seen.way_down
+
+
+def told(blank: Certificate, seen: Seen, D: Vector) -> Certificate:
+    """What looks at f told; an x_j takes part in a direction where it moves by a twentieth of the most, in spans."""
+    parts = [np.abs(v) / D for v in seen.free]
+    involved = np.flatnonzero(np.any([part > 0.05 * part.max() for part in parts], axis=0)) if parts else range(0)
+    return replace(
+        blank,
+        involved=tuple(int(j) for j in involved),
+        kernel=tuple(tuple((v / np.linalg.norm(v)).tolist()) for v in seen.free),
+        way_down=None if seen.way_down is None else tuple(seen.way_down.s.tolist()),
+        fall=0.0 if seen.way_down is None else seen.way_down.fall,
+        ray=None if seen.ray is None else tuple((seen.ray / np.linalg.norm(seen.ray)).tolist()),
+    )

@@ -226,6 +226,63 @@ class _Table:
         return X, self.labels
 
 
+class LibsvmRows:
+    """Rows of LIBSVM text as they are read, for who does not want to keep them all."""
+
+    def __init__(self, n_features: int | None) -> None:
+        self.n_features, self.ended, self.rest = n_features, True, b""
+        self.table = _Table(*_largest_index(n_features))
+        self.found = 0
+
+    def add(self, chunk: bytes, where: Where) -> Iterator[tuple[Any, NDArray[np.float64]]]:
+        """The rows that a chunk of text completes."""
+        self.ended = chunk.endswith(b"\n") if chunk else self.ended
+        cut = 1 + max(chunk.rfind(b"\n"), chunk.rfind(b" "), chunk.rfind(b"\t"))
+        if cut:
+            self.table.add(self.rest + chunk[:cut], where)
+            self.rest = chunk[cut:]
+            yield from self._taken()
+        else:
+            self.rest += chunk
+        if len(self.rest) > LONGEST_WORD:
+            raise where.error(f"found {_quoted(self.rest)} of more than {LONGEST_WORD} bytes, expected shorter words")
+
+    def end(self, where: Where) -> Iterator[tuple[Any, NDArray[np.float64]]]:
+        """The rows that the end of the text completes."""
+        if not self.ended:
+            self.table.add(self.rest + b"\n", where)
+        yield from self._taken()
+        if self.found == 0:
+            raise where.error("found no row, expected at least one line `label index:value ...`")
+
+    def columns(self, where: Where) -> int:
+        """How many columns there are, once all was read."""
+        if self.n_features is not None:
+            return self.n_features
+        self.table._check_width(where)
+        return max(1, int(self.table.state[WIDEST]))
+
+    def _taken(self) -> Iterator[tuple[Any, NDArray[np.float64]]]:
+        """Rows that are complete, let go of by the table; one that is still being read stays."""
+        table, state = self.table, self.table.state
+        rows, entries = int(state[ROWS]), int(state[ENTRIES])
+        kept = 0 if state[PLACE] == AT_LABEL else 1
+        if rows <= kept:
+            return
+        whole = rows - kept
+        starts = np.cumsum(table.counts[: whole + 1], dtype=np.int64)
+        last, more = int(starts[-1]), entries - int(starts[-1])
+        columns, values, labels = table.columns[:last].copy(), table.values[:last].copy(), table.labels[:whole].copy()
+        if kept:
+            table.labels[0], table.counts[1] = table.labels[rows - 1], more
+            table.columns[:more], table.values[:more] = table.columns[last:entries], table.values[last:entries]
+        table.counts[0], state[ROWS], state[ENTRIES] = 0, kept, more
+        self.found += whole
+        width = max(1, int(state[WIDEST])) if self.n_features is None else self.n_features
+        X = sp.csr_array((values, columns, starts.astype(np.int32)), shape=(whole, width), copy=False)
+        yield X, labels
+
+
 def _quoted(word: bytes) -> str:
     """The beginning of a word, as it may be printed."""
     text = word[:40].decode("ascii", "backslashreplace")

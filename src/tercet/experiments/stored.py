@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tercet.experiments import store
+from tercet.once import once
 from tercet.records import ORDERS, Vector
 
 FLOOR = 1e-16  # what a gap of zero or below, which a logarithm cannot take, is read as
@@ -72,7 +72,7 @@ class Run:
             return np.full(len(trace.get("f") or ()), np.nan)
         return np.array(values, dtype=float)  # None becomes nan
 
-    @cached_property
+    @once
     def gap(self) -> Vector:
         """f over all data above the minimum, row by row, at least `FLOOR`."""
         return np.maximum(self.column("f") - self.minimum, FLOOR)
@@ -83,7 +83,7 @@ class Run:
             self._costs[name] = np.sum([np.nan_to_num(self.column(column)) for column in COSTS[name]], axis=0)
         return self._costs[name]
 
-    @cached_property
+    @once
     def _costs(self) -> dict[str, Vector]:
         return {}
 
@@ -142,7 +142,7 @@ class Records:
     runs: list[dict[str, Any]]
     references: list[dict[str, Any]]
 
-    @cached_property
+    @once
     def problems(self) -> list[Problem]:
         """One problem per data set and l2."""
         keys = {(str(r["key"]["dataset"]), float(r["key"]["l2"])) for r in self.runs}

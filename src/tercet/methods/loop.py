@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tercet.critical.certify import certify
+from tercet.critical.certify import Travelled, certify
 from tercet.methods.checkpoint import Writer
 from tercet.methods.guarantee import summarize
 from tercet.methods.progress import Progress
@@ -23,6 +23,7 @@ from tercet.result import Info, Result, Row, Trace
 
 BROKEN = (Status.INTERRUPTED, Status.FUNCTION_ERROR, Status.NOT_FINITE)  # f is not asked again without need
 HASTY = (*BROKEN, Status.MAX_SECONDS, Status.UNBOUNDED)  # of the certificate only the gradient is taken
+NOTHING_ASKED = "No iteration was asked for: this is the certificate of x0, which does not hold."
 ENDED = (Status.MAX_ITERATIONS, Status.MAX_EPOCHS, Status.NOISE, Status.ROUNDING, Status.NOT_CERTIFIED)
 
 
@@ -109,12 +110,14 @@ class Loop:
             status = Status.NOT_CERTIFIED
         raised = f" It raised {type(error).__name__}: {error}" if status is Status.FUNCTION_ERROR else ""
         unsaved = "" if self.writer is None or self.writer.failure is None else f" {self.writer.complaint()}"
+        advice = NOTHING_ASKED if status is Status.MAX_ITERATIONS and self.max_iterations == 0 else status.value
+        traffic = getattr(self.run.objective.objective, "traffic", None)
         checked = f" Checked: order {certificate.order} over {certificate.over}; {certificate.how}."
         return Result(
             x=self.bound.restore(x.copy()),
             fun=fun,
             status=status,
-            message=status.value + raised + checked + unsaved,
+            message=advice + raised + checked + unsaved,
             nit=len(self.rows),
             certificate=certificate,
             counts=self.run.meter.counts(),
@@ -122,6 +125,7 @@ class Loop:
             seconds=time.perf_counter() - self.run.started,
             method=method,
             error=error,
+            **({} if traffic is None else traffic.as_dict()),
         )
 
     def best(self, status: Status) -> tuple[Vector, float, MeteredPoint | None]:
@@ -152,11 +156,11 @@ class Loop:
             return none  # who interrupts does not wait for another gradient
         try:
             own = point if status in BROKEN and known else exact(point)
-            asked = replace(t, order=1 if status in HASTY else t.order)
-            found, _ = certify(own, self.run.n, asked, self.run.traits, self.run.seed)
+            way = None if self.state is None else Travelled(self.state.memory.reach)
+            found, _ = certify(own, self.run.n, t, self.run.traits, self.run.seed, way, brief=status in HASTY)
         except (EvaluationError, NotFiniteError):
             return none
-        return replace(found, order=t.order) if np.isfinite(found.chi1) else none
+        return found if np.isfinite(found.chi1) else none
 
 
 def raise_to_caller(error: EvaluationError) -> NoReturn:
@@ -183,4 +187,4 @@ def nothing(run: Run, status: Status) -> Certificate:
     """A certificate that says that there is none."""
     t, nan = run.tolerances, float("nan")
     how = f"not computed: {status.name.lower()}"
-    return Certificate(nan, nan, nan, t.eps1, t.eps2, t.eps3, t.zeta, t.order, run.n, run.n, how)
+    return Certificate(nan, nan, nan, t.eps1, t.eps2, t.eps3, t.zeta, t.order, run.n, run.n, how, relative=t.relative)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tercet.checks import flag, kind_of_file, number, whole
-from tercet.control.sigma import PaperSigma, SignedEstimate
+from tercet.control.sigma import PaperSigma, SignedEstimate, TrustRegion
+from tercet.control.units import Euclidean, Natural
 from tercet.critical.certify import Tolerances
 from tercet.methods.checkpoint import (
     Checkpoint,
@@ -28,7 +30,7 @@ from tercet.methods.run import Method, Run
 from tercet.methods.saved import recall
 from tercet.methods.sgd import SGD
 from tercet.methods.stm import SCR, STM
-from tercet.objectives.base import Bound, Problem
+from tercet.objectives.base import Bound, Problem, traits_of
 from tercet.objectives.checking import DerivativeError
 from tercet.objectives.checking import check_derivatives as compare_with_differences
 from tercet.objectives.functions import Function
@@ -37,13 +39,14 @@ from tercet.objectives.own import OwnObjective
 from tercet.result import Info, Result
 from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive, Ranges, Theory
 from tercet.storage import UNREADABLE
-from tercet.subsolvers import Accelerated, Dense, GradientDescent, Krylov, Subspace
+from tercet.subsolvers import Accelerated, Dense, GaussNewton, GradientDescent, Krylov, Subspace
 
+Tolerance = float | Tolerances | None
 PARTS: dict[str, type] = {
     part.__qualname__: part
     for part in (
-        STM, SCR, SGD, PaperSigma, SignedEstimate, Full, Fixed, Growing, Adaptive, Progressive,
-        Theory, Ranges, Dense, Krylov, Subspace, GradientDescent, Accelerated,
+        STM, SCR, SGD, PaperSigma, SignedEstimate, TrustRegion, Natural, Euclidean, Full, Fixed, Growing, Adaptive,
+        Progressive, Theory, Ranges, Dense, GaussNewton, Krylov, Subspace, GradientDescent, Accelerated,
     )
 }  # fmt: skip
 THIRD_ORDER_LIMIT = 3000  # up to this many variables a third-order certificate is asked for by default
@@ -54,7 +57,7 @@ def minimize(
     x0: Any = None,
     *,
     method: Method | None = None,
-    tol: float = 1e-8,
+    tol: Tolerance = None,
     order: int | None = None,
     seed: int = 0,
     max_iterations: int | None = None,
@@ -70,7 +73,11 @@ def minimize(
     checkpoint_every: int = 1,
     check_derivatives: bool = False,
 ) -> Result:
-    """Find x with chi_i(x) <= eps_i for i = 1 ... order, where eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3).
+    """Find a minimizer x to half of the digits that its precision has: each x_j to sqrt(eps) of its size.
+
+    This default does not depend on the units of f and of x. With a `tol` it is asked that chi_i(x) <= eps_i for
+    i = 1 ... order instead, where eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3), as the paper has it; a
+    `Tolerances` says each of them, or another fraction of the size of x_j.
 
     `problem` is a LinearModel, a FiniteSum, an objective of your own, or a plain function of x0's structure. A function
     is differentiated by JAX where it can be traced; or its derivatives are given as NumPy callables: `grad(x)`,
@@ -102,14 +109,14 @@ def minimize(
 
 
 def settings_of(
-    method: Method, d: int, tol: float, order: int | None, seed: int, budgets: dict[str, Any], every: int
+    method: Method, d: int, tol: Tolerance, order: int | None, seed: int, budgets: dict[str, Any], every: int
 ) -> dict[str, Any]:
     """What a run is asked for, as a checkpoint keeps it."""
     most = budgets["max_iterations"]
     return {
         "method": describe(method),
-        "tol": tol,
-        "order": order or (3 if d <= THIRD_ORDER_LIMIT else 2),
+        "tol": asdict(tol) if isinstance(tol, Tolerances) else tol,
+        "order": order or (tol.order if isinstance(tol, Tolerances) else None) or (3 if d <= THIRD_ORDER_LIMIT else 2),
         "seed": int(seed),
         **budgets,
         "max_iterations": 1000 if most is None else int(most),
@@ -142,7 +149,7 @@ def launch(
     """Run a method with checked settings, from the start or from a checkpoint."""
     started = time.perf_counter() - (0.0 if past is None else past.seconds)
     deadline = np.inf if settings["max_seconds"] is None else started + settings["max_seconds"]
-    tolerances = Tolerances.of(settings["tol"], settings["order"])
+    tolerances = tolerances_of(given_again(settings["tol"]), settings["order"], traits_of(bound.objective).epsilon)
     run = Run.of(bound.objective, bound.x0, settings["seed"], tolerances, Meter(bound.objective.n, deadline), started)
     budget = np.inf if settings["max_epochs"] is None else settings["max_epochs"]
     loop = Loop(run, method.kernel(run), bound, callback, settings["max_iterations"], budget)
@@ -154,7 +161,36 @@ def launch(
         every = settings["checkpoint_every"]
         loop.writer = Writer(Path(path), settings, target.fingerprint(), x0, run.n, every, len(loop.rows))
     status, error = loop.go()
-    return loop.finish(status, error, repr(method))
+    return replace(loop.finish(status, error, repr(method)), infers=infers(target))
+
+
+def infers(target: Problem) -> Callable[..., Any]:
+    """`infer` with the problem of a run, for its result."""
+
+    def of(result: Result, kind: str | None, **options: Any) -> Any:
+        from tercet.methods.inferring import infer  # which minimizes, too
+
+        return infer(target, result, kind, **options)
+
+    return of
+
+
+def tolerances_of(tol: Tolerance, order: int, epsilon: float) -> Tolerances:
+    """What a tolerance asks of a point in a precision; ValueError where that has not the digits."""
+    if tol is None:
+        return Tolerances.half(epsilon, order)
+    asked = Tolerances.of(tol, order) if isinstance(tol, int | float) else replace(tol, order=order)
+    if 0.0 < asked.relative < 4 * epsilon:
+        raise ValueError(
+            f"minimize(tol=Tolerances(relative={asked.relative!r})): the objective is computed to {epsilon:.1e}; "
+            f"ask for {4 * epsilon:.1e} or more."
+        )
+    return asked
+
+
+def given_again(tol: Any) -> Tolerance:
+    """A tolerance as it was given, from the settings of a run."""
+    return Tolerances(**tol) if isinstance(tol, dict) else tol
 
 
 def resume(
@@ -203,10 +239,10 @@ def resume(
 def settings_again(saved: dict[str, Any], method: Method, d: int) -> dict[str, Any]:
     """The settings of a checkpoint, through the same checks as the arguments of `minimize`."""
     budgets = {name: saved[name] for name in ("max_iterations", "max_seconds", "max_epochs")}
-    check_budgets(tol=saved["tol"], **budgets)
+    check_budgets(tol=given_again(saved["tol"]), **budgets)
     check_choices(method, saved["order"], saved["seed"], None)
     every = whole("minimize", "checkpoint_every", saved["checkpoint_every"])
-    settings = settings_of(method, d, saved["tol"], saved["order"], saved["seed"], budgets, every)
+    settings = settings_of(method, d, given_again(saved["tol"]), saved["order"], saved["seed"], budgets, every)
     if settings != saved:
         raise ValueError("; ".join(differences(saved, settings)))
     return settings
@@ -230,11 +266,11 @@ def as_problem(problem: Any, derivatives: dict[str, Callable[..., Any]]) -> Prob
     return Function(problem, **derivatives)
 
 
-def check_budgets(**budgets: float | None) -> None:
+def check_budgets(**budgets: Any) -> None:
     """Tolerance and budgets are positive numbers (max_iterations may be 0)."""
     for name, value in budgets.items():
         least = 0 if name == "max_iterations" else np.nextafter(0, 1)
-        if value is None and name != "tol":
+        if value is None or (name == "tol" and isinstance(value, Tolerances)):
             continue
         if not least <= number(value):
             raise ValueError(f"minimize({name}={value!r}): {name} must be a positive number.")

@@ -53,8 +53,9 @@ def noise_of(at: Expansion, step: Step, n: int, replacement: bool) -> Noise:
     twice what the noise can pretend. The spread of g is that of the sampled terms; for B and T the size of the
     derivative along the step stands in.
     """
-    errors, r = sampling_errors(at.slope, n, replacement), max(length(step.s), 1e-150)
-    share = noise_share(at.workspace, at.g, errors)
+    model = at.model
+    errors, r = model.frame.slope(sampling_errors(at.slope, n, replacement)), max(length(step.s), 1e-150)
+    share = noise_share(model.workspace, model.taylor.g, errors)
     bias = share * step.forecast.decrease
     bend = 0.0 if step.cubic is None else 2 * length(step.cubic.gradient - step.quadratic.gradient)
     return Noise(
@@ -62,7 +63,7 @@ def noise_of(at: Expansion, step: Step, n: int, replacement: bool) -> Noise:
         2.0 * (length(errors @ step.s) + (bias if np.isfinite(bias) else 0.0)),
         (
             float(np.sqrt(np.sum(errors**2) * at.slope.terms)),
-            length(step.quadratic.gradient - at.g) / r,
+            length(step.quadratic.gradient - model.taylor.g) / r,
             bend / r**2,
         ),
     )

@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tercet.control.curvature import Renewing
-from tercet.control.sigma import SigmaRule
+from tercet.control.sigma import Begin, SigmaRule, as_it_is
 from tercet.control.third import Purchase
+from tercet.control.units import Euclidean, Units
 from tercet.methods.guarantee import Guarantee, guarantee_of
 from tercet.methods.policy import Independent, Nested, Policy
 from tercet.methods.run import Run
+from tercet.methods.search import AlongStep, OneLook, Search
 from tercet.records import Sizes
+from tercet.sampling.bounded import InMemory
 from tercet.sampling.rules import Outlook, SizeRule
-from tercet.subsolvers import Dense, Krylov, Subspace
+from tercet.subsolvers import Dense, GaussNewton, Krylov, Subspace
 from tercet.subsolvers.base import Subsolver, needs_of
 
 
@@ -43,6 +46,11 @@ class Settings(Protocol):
     @property
     def sigma(self) -> SigmaRule:
         """How steps are regularized."""
+        ...
+
+    @property
+    def units(self) -> Units:
+        """In which units steps are measured."""
         ...
 
     @property
@@ -93,19 +101,26 @@ class Parts:
     third: Purchase  # when T is bought
     subsolver: Subsolver
     sigma: SigmaRule
+    begin: Begin  # the first radius, once x and g are known
+    units: Units
+    search: Search
     order: int
     power: int
     forms_third: bool
+    forms_hessian: bool
     noise_aware: bool
+    linear: bool
 
     @staticmethod
     def of(settings: Settings, run: Run) -> Parts:
         """The parts of a method that suit a run; ValueError where they do not suit each other."""
         traits, rule = run.traits, settings.sizes
+        if traits.in_memory is not None and rule.nested:
+            rule = InMemory(rule, traits.in_memory)
         subsolver = settings.subsolver
         if subsolver is None:
             wide = Subspace() if traits.images and rule.nested else Krylov()
-            subsolver = Dense() if traits.dense else wide
+            subsolver = GaussNewton.suited(traits) if traits.residuals else Dense() if traits.dense else wide
         needs = needs_of(subsolver, traits, rule)
         return Parts(
             SameTerms(rule) if needs.same_terms else rule,
@@ -114,13 +129,18 @@ class Parts:
             Renewing(),
             Purchase(
                 settings.worth if settings.order >= 3 else 0.0,
-                traits.forms_third,
+                traits.forms_third or needs.linear,
                 run.objective.reuses_hessian and rule.nested,
             ),
             subsolver,
             settings.sigma,
+            getattr(settings.sigma, "begin", as_it_is),
+            Euclidean() if needs.own_units else settings.units,
+            AlongStep() if traits.images and rule.nested else OneLook(),
             settings.order,
             needs.power or settings.power,
             traits.forms_third,
+            needs.forms_hessian,
             settings.noise_aware,
+            needs.linear,
         )

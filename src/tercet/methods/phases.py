@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from tercet.control.judge import EPS, Score
-from tercet.control.limit import limit
 from tercet.control.sigma import Control, Evidence, Miss
-from tercet.critical.escape import Escape
+from tercet.critical.looks import WayDown
 from tercet.methods.noise import Noise, noise_of
+from tercet.methods.search import ray_of
 from tercet.objectives.base import NotFiniteError
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Forecast, Meets, Step, Vector
-from tercet.subsolvers.base import Ask
+from tercet.subsolvers.base import Ask, Taylor
 from tercet.vectors import length
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tercet.methods.run import Run
     from tercet.methods.state import Expansion, Memory, State
 
+AHEAD = 10.0  # a T that is formed tells itself how far it can be trusted: the first radius may be that much longer
 PATIENCE = 20  # this many rejections that noise or rounding explains end the run
 
 
@@ -71,17 +73,16 @@ class Descent:
     order: int = 0
 
     def solve(self, run: Run, parts: Parts, state: State, at: Expansion) -> tuple[Step, Ask]:
-        """The step of the model; sigma is raised until it can be trusted."""
-        memory, sizes = state.memory, state.sizes
-        buy = parts.third.buys(memory.unexplained, sizes.third / run.n, sizes.hessian < sizes.value)
-        c = memory.control
-        ask = Ask(c.sigma2, c.sigma3, parts.power, c.radius, buy, memory.unexplained)
+        """The step of the model; without T where that is not finite."""
+        workspace, buy = at.model.workspace, parts.third.first
+        ask = asked(parts, state, at, buy)
         try:
-            return limit(at.workspace.solve, ask, at.point.x, at.f)
+            return workspace.solve(ask), ask
         except NotFiniteError as error:
             if not (buy and error.order == "third"):
                 raise
-            return limit(at.workspace.solve, replace(ask, buy_third=False), at.point.x, at.f)
+            ask = replace(ask, buy_third=False)
+            return workspace.solve(ask), ask
 
     def accepts(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float, consistent: bool) -> bool:
         """ratio >= eta1 with a finite gradient; where f is rounded off, a smaller gradient decides."""
@@ -90,11 +91,13 @@ class Descent:
         if not consistent:
             return not score.rounding
         g = trial.gradient()
-        return bool(np.isfinite(g).all()) and not (score.rounding and length(g) >= at.norm)
+        if not np.isfinite(g).all():
+            return False
+        return not (score.rounding and length(at.model.frame.slope(g)) >= length(at.model.taylor.g))
 
     def meets(self, at: Expansion, judged: Judged) -> Meets:
         """As the sub-solver says."""
-        return at.workspace.meets(judged.step, judged.ask)
+        return at.model.workspace.meets(judged.step, judged.ask)
 
     def learn(self, run: Run, parts: Parts, state: State, at: Expansion, judged: Judged) -> tuple[Memory, Phase]:
         """Sigma and radius from the evidence, unless sampling error or rounding explains how the model missed."""
@@ -108,12 +111,13 @@ class Descent:
         unexplained = left_over(memory.unexplained, at, judged)
         lost = judged.score.rounding and not judged.accepted
         control = Control(judged.ask.sigma2, judged.ask.sigma3, judged.ask.radius)
-        if lost:
+        if lost and evidence.length > 0.0:
             control = replace(control, radius=0.5 * evidence.length)
-        elif not excused:
+        elif not excused and evidence.length > 0.0:  # a step of no length says nothing of longer ones
             control = parts.sigma.next(control, evidence)
         return type(memory)(
             control,
+            at.model.reach,
             memory.iteration + 1,
             evidence.length if judged.accepted else memory.length,
             unexplained,
@@ -121,8 +125,10 @@ class Descent:
             noisy=noisy,
             noise_share=noise.share,
             stuck=stuck,
-            hopeless=memory.reach < 1.0 if lost else memory.hopeless,
-            reach=1.0 if judged.accepted and not judged.score.rounding else memory.reach,
+            hopeless=memory.hopeless,
+            closer=memory.closer,
+            rounding=memory.rounding,
+            looked=memory.looked,
             spreads=noise.spreads,
             variances=memory.variances,
         ), self
@@ -131,29 +137,57 @@ class Descent:
 DESCENT = Descent()
 
 
+def asked(parts: Parts, state: State, at: Expansion, buy_third: bool) -> Ask:
+    """What is asked of the sub-solver at x."""
+    model, memory = at.model, state.memory
+    ahead = AHEAD if parts.forms_third else 1.0
+    c = memory.control
+    if not isfinite(c.radius):
+        size = ahead * length(model.frame.coordinates(at.point.x))
+        c = parts.begin(c, size, lambda: ahead * cauchy(model.taylor))
+    return Ask(c.sigma2, c.sigma3, parts.power, c.radius, buy_third, memory.unexplained)
+
+
 def gather(at: Expansion, judged: Judged, allowance: float) -> Evidence:
     """How the polynomials of second and third order missed the trial point, less what noise may do."""
-    step, g = judged.step, judged.gradient
+    step, g, score = judged.step, judged.gradient, judged.score
     compare = judged.accepted and judged.consistent and step.trial is None
 
     def miss(forecast: Forecast) -> Miss:
-        slope = float((g - forecast.gradient) @ step.s) if compare and g is not None else np.nan
+        slope = np.nan
+        if compare and g is not None:
+            slope = float((at.model.frame.slope(g) - forecast.gradient) @ step.s)
         return Miss(judged.after - (at.f - forecast.decrease) - allowance, slope)
 
     cubic = None if step.cubic is None else miss(step.cubic)
-    return Evidence(judged.score.ratio, judged.accepted, length(step.s), judged.ask.power, miss(step.quadratic), cubic)
+    shorter = not judged.accepted and np.isfinite(judged.after)
+    best = ray_of(at, step).lowest([(1.0, judged.after - at.f)]) if shorter else 0.5
+    return Evidence(score.ratio, judged.accepted, length(step.s), judged.ask.power, miss(step.quadratic), cubic, best)
 
 
 def left_over(before: float, at: Expansion, judged: Judged) -> float:
     """|grad f+ - (g + Bs)| / |g|, what the quadratic left of the gradient; as before where the step does not tell."""
-    step, g = judged.step, judged.gradient
+    step, g, model = judged.step, judged.gradient, at.model
     if not judged.accepted:
         return before
     if step.trial is not None:
         return before if step.left is None else step.left
     if not judged.consistent or g is None:
         return before
-    return length(g - step.quadratic.gradient) / max(at.norm, 1e-300)
+    return length(model.frame.slope(g) - step.quadratic.gradient) / max(length(model.taylor.g), 1e-300)
+
+
+def cauchy(taylor: Taylor) -> float:
+    """|g| / u'Bu along u = g / |g|, the length of the step of steepest descent; |g| where f bends down along it.
+
+    One product with B.
+    """
+    size = length(taylor.g)
+    if size == 0.0:
+        return 0.0
+    u = taylor.g / size
+    bend = float(u @ taylor.B.hessian_product(u))
+    return size / bend if bend > 0.0 else size
 
 
 def noise_explains(evidence: Evidence, noise: Noise) -> bool:
@@ -166,7 +200,7 @@ def noise_explains(evidence: Evidence, noise: Noise) -> bool:
 def count_stuck(stuck: int, size: float, judged: Judged, at: Expansion, excused: bool) -> tuple[int, bool]:
     """How many steps in a row noise or rounding explains, and whether it was noise."""
     noisy = excused and not judged.accepted
-    if size <= EPS * max(length(at.point.x), 1e-140):  # at x = 0 before |s|^2 underflows
+    if size <= EPS * max(length(at.model.frame.coordinates(at.point.x)), 1e-140):  # at x = 0 before |s|^2 underflows
         return PATIENCE, not judged.consistent
     if noisy or judged.score.rounding:
         return stuck + 1, noisy
@@ -177,38 +211,33 @@ def count_stuck(stuck: int, size: float, judged: Judged, at: Expansion, excused:
 
 @dataclass(frozen=True, eq=False)
 class Leaving:
-    """Steps along a direction in which f falls although its gradient is small; shorter ones until one is accepted."""
+    """A step to a point that was looked at and is lower, although the gradient at x is small."""
 
-    escape: Escape
-    sigma: float
+    way: WayDown
 
     @property
     def order(self) -> int:
         """2 or 3."""
-        return self.escape.order
+        return self.way.order
 
     def solve(self, run: Run, parts: Parts, state: State, at: Expansion) -> tuple[Step, Ask]:
-        """As long as the model in that direction says."""
-        t = self.escape.length(self.sigma)
-        forecast = Forecast(self.escape.fall(t), at.g)
-        return Step(t * self.escape.y, forecast, forecast, 1, self.sigma), Ask(self.sigma, self.sigma)
+        """What it promises was seen."""
+        forecast = Forecast(self.way.fall, at.model.taylor.g)
+        return Step(at.model.frame.coordinates(self.way.s), forecast, forecast, 1, 0.0), Ask(0.0, 0.0)
 
     def accepts(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float, consistent: bool) -> bool:
-        """ratio >= eta1, and the decrease shows in f."""
-        return score.ratio >= eta1 and not score.rounding
+        """Where f is lower, as it was seen to be."""
+        return score.ratio >= eta1
 
     def meets(self, at: Expansion, judged: Judged) -> Meets:
-        """Not asked of an escape."""
+        """Not asked of such a step."""
         return None, None, None
 
     def learn(self, run: Run, parts: Parts, state: State, at: Expansion, judged: Judged) -> tuple[Memory, Phase]:
-        """A shorter step along the escape direction next time, until it is too short to show in f."""
-        memory, control = replace(state.memory, iteration=state.memory.iteration + 1), parts.sigma.first()
-        if judged.accepted:
-            size = length(judged.step.s)
-            return replace(memory, control=replace(control, radius=2 * size), length=size, stuck=0, reach=1.0), DESCENT
-        if judged.score.rounding:
-            # f no longer shows the way down, but at a flat minimum the gradient may still lead closer.
-            reach = 0.1 * at.norm / run.tolerances.eps1
-            return replace(memory, control=control, reach=reach, hopeless=bool(reach < 1e-8)), DESCENT
-        return memory, replace(self, sigma=4.0 * self.sigma)
+        """From there on steps may be as long as this one."""
+        size = length(judged.step.s)
+        control = replace(parts.sigma.first(), radius=3.0 * size)
+        memory = replace(state.memory, control=control, iteration=state.memory.iteration + 1)
+        if not judged.accepted:  # f is not the same when it is asked again
+            return replace(memory, hopeless=True), DESCENT
+        return replace(memory, reach=at.model.reach, length=size, stuck=0, closer=1.0, looked=False), DESCENT

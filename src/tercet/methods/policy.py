@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tercet.control.units import bend_of
 from tercet.methods.noise import noise_share, sampling_errors
 from tercet.methods.run import Run
-from tercet.methods.state import Expansion, Memory, State, Views
+from tercet.methods.state import Expansion, Memory, Model, State, Views
 from tercet.objectives.metered import NOTHING, Carry, MeteredPoint, MeteredView
 from tercet.records import Sizes, Step, Vector
 from tercet.sampling.rules import Outlook
@@ -87,13 +88,22 @@ def gradient_of(point: MeteredPoint) -> Vector:
 
 
 def expansion(
-    parts: Parts, point: MeteredPoint, g: Vector, slope: MeteredPoint, B: MeteredPoint, T: MeteredPoint
+    run: Run, parts: Parts, state: State, g: Vector, slope: MeteredPoint, B: MeteredPoint, T: MeteredPoint
 ) -> Expansion:
-    """The Taylor polynomial from the points that give g, B and T, with a sub-solver prepared on it."""
-    whole: Any = parts.guarantee.third(T) if parts.guarantee.promises else T
-    workspace = parts.subsolver.prepare(Taylor(g, B, whole if parts.order >= 3 else None, parts.forms_third))
+    """The Taylor polynomial at x from the points that give g, B and T."""
+    point = state.point
     f = point.known.value
-    return Expansion(point, point.value() if f is None else f, g, length(g), slope, B, T, workspace)
+
+    def prepare(at: Expansion) -> Model:
+        bend = bend_of(at.B, parts.forms_hessian, parts.linear)
+        reach = state.memory.reach.at(at.point.x, run.x0, bend)
+        frame = parts.units.frame(reach, run.scales)
+        whole: Any = parts.guarantee.third(at.T) if parts.guarantee.promises else at.T
+        third = frame.point(whole) if parts.order >= 3 else None
+        taylor = Taylor(frame.slope(at.g), frame.point(at.B), third, parts.forms_third, run.meter.wait)
+        return Model(reach, frame, taylor, parts.subsolver.prepare(taylor))
+
+    return Expansion(point, point.value() if f is None else f, g, length(g), slope, B, T, prepare)
 
 
 @dataclass(frozen=True)
@@ -111,10 +121,13 @@ class Nested:
         return point
 
     def sizes(self, run: Run, parts: Parts, state: State) -> Sizes:
-        """What the rule says; a sample that has nothing more to teach gives way to all terms."""
+        """What the rule says; a sample that has nothing more to teach gives way to all terms, and that of B where
+        f is rounded off, too: from there on only the gradient leads, and it takes a B that is exact."""
         point, sizes, n = state.point, state.sizes, run.n
         if sizes.hessian >= n or not np.isfinite(gradient_of(point)).all():
             return sizes
+        if sizes.value >= n and state.memory.stuck > 0:
+            return Sizes(n, n, n, n)
         if sizes.value < n and length(gradient_of(point)) <= run.tolerances.eps1:
             return Sizes(n, n, n, n)
         return parts.sizes.next(outlook(run, state))
@@ -127,6 +140,12 @@ class Nested:
         if sizes.value >= run.n:
             run.shuffle.rest()
         memory = replace(state.memory, noise_share=0.0, missed=0.0)
+        radius = memory.control.radius
+        if run.traits.in_memory is not None and views.value is run.full and state.views.value is not run.full:
+            radius = np.inf  # a sample that was solved says nothing of how far it is, and short steps take a pass each
+        elif np.isfinite(memory.length):  # a good step over fewer terms says no more than that about longer ones
+            radius = min(radius, memory.length)
+        memory = replace(memory, control=replace(memory.control, radius=radius))
         return replace(state, point=point, sizes=sizes, views=views, memory=memory, kept=None)
 
     def expand(self, run: Run, parts: Parts, state: State) -> tuple[State, Expansion]:
@@ -137,7 +156,7 @@ class Nested:
         B = point if views.hessian is views.value else views.hessian.at(point.x, point.carry)
         B = B if B.borrowed is None else parts.curvature.before(B, state.memory.unexplained)
         T = B if views.third is views.hessian else point if views.third is views.value else views.third.at(point.x)
-        return state, expansion(parts, point, gradient_of(point), point, B, T)
+        return state, expansion(run, parts, state, gradient_of(point), point, B, T)
 
     def trial(self, state: State, at: Expansion, step: Step) -> MeteredPoint:
         """With f and g at once where the objective can; a sub-solver may have looked already, over the same terms."""
@@ -145,7 +164,7 @@ class Nested:
             return step.trial
         carry = at.B.carry
         carry = carry.fresh() if state.phase.order else carry
-        return state.views.value.first_at(at.point.x + step.s, carry)
+        return state.views.value.first_at(at.point.x + at.model.frame.lift(step.s), carry)
 
     def consistent(self, run: Run, parts: Parts, sizes: Sizes) -> bool:
         """Always."""
@@ -153,8 +172,9 @@ class Nested:
 
     def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
         """From the spread of the sampled terms, by this iteration's B."""
-        g = gradient_of(trial)
-        return noise_share(at.workspace, g, sampling_errors(trial, run.n, False))
+        slope = at.model.frame.slope
+        errors = slope(sampling_errors(trial, run.n, False))
+        return noise_share(at.model.workspace, slope(gradient_of(trial)), errors)
 
     def keeps(self, run: Run, sizes: Sizes) -> bool:
         """Always: the terms stay the same."""
@@ -202,15 +222,15 @@ class Independent:
                 rows, stream = stream.draw(run.n, m, replacement)
                 points.append(whole if rows is None else run.objective.over(rows).at(point.x))
         g = points[0].gradient() if np.isfinite(point.value()) else np.full(run.d, np.nan)
-        return replace(state, stream=stream), expansion(parts, point, g, points[0], points[1], points[2])
+        return replace(state, stream=stream), expansion(run, parts, state, g, *points)
 
     def trial(self, state: State, at: Expansion, step: Step) -> MeteredPoint:
         """f alone."""
-        return state.views.value.at(at.point.x + step.s, at.point.carry.fresh())
+        return state.views.value.at(at.point.x + at.model.frame.lift(step.s), at.point.carry.fresh())
 
     def consistent(self, run: Run, parts: Parts, sizes: Sizes) -> bool:
-        """Where g is not sampled."""
-        return sizes.gradient >= run.n and not parts.sizes.replacement
+        """Where g is not sampled; where all is over all terms, nothing is drawn, also not with replacement."""
+        return sizes.is_full(run.n) or (sizes.gradient >= run.n and not parts.sizes.replacement)
 
     def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
         """As it was measured for the step."""

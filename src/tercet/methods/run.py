@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from tercet.critical.certify import Tolerances
 from tercet.objectives.base import Objective, Traits
 from tercet.objectives.metered import Meter, Metered, MeteredView
@@ -28,6 +30,7 @@ class Run:
     meter: Meter
     traits: Traits  # what the objective says of itself
     full: MeteredView  # all terms
+    scales: Vector | None  # the unit of each x_j, where the objective knows it
     shuffle: Shuffle  # whose beginnings are the nested samples
     n: int
     d: int
@@ -40,8 +43,13 @@ class Run:
         """A run from x0; nothing is evaluated yet."""
         metered, begun = Metered.of(objective, meter), perf_counter() if started is None else started
         n, d = objective.n, objective.d
-        full, shuffle = metered.over(None), Shuffle(n, seed)
-        return Run(metered, x0, seed, tolerances, meter, metered.traits, full, shuffle, n, d, begun)
+        own: Any = metered.objective
+        make = getattr(own, "shuffle", None)  # of an objective that keeps its terms on disk or on a device
+        full, shuffle = metered.over(None), (make and make(seed)) or Shuffle(n, seed)
+        scales = getattr(own, "scales", None)
+        if scales is None and n > 1 and not metered.traits.residuals:
+            scales = np.ones(d)  # of a sum that knows none, x is taken as given (docs/decisions/012)
+        return Run(metered, x0, seed, tolerances, meter, metered.traits, full, scales, shuffle, n, d, begun)
 
     def sample(self, m: int) -> MeteredView:
         """The first m terms of the shuffled order, or all of them."""

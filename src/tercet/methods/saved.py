@@ -57,7 +57,7 @@ def check(past: Checkpoint, run: Run) -> None:
     check_rows(past.trace, run.n)
     last = past.trace[-1] if past.trace else None
     need(last is not None and state["sizes"] == asdict(last.sizes), "its samples are not those of its last row")
-    check_memory(state["memory"], len(past.trace))
+    check_memory(state["memory"], len(past.trace), run.d)
     check_stream(state["stream"], run.seed)
     need(set(past.tally) == set(ORDERS), "its counts have other names")
     need(last is not None and all(past.tally[name] >= getattr(last.counts, name) for name in ORDERS), "its counts fell")
@@ -112,8 +112,8 @@ def check_rows(rows: list[Row], n: int) -> None:
         before, seconds = counts, row.seconds
 
 
-def check_memory(memory: Any, rows: int) -> None:
-    """Every field of `Memory`, by the kind of its default; sigma and the radius are positive."""
+def check_memory(memory: Any, rows: int, d: int) -> None:
+    """Every field of `Memory`, by the kind of its default; sigma is not negative, and the radius is positive."""
     known = {field.name: field.default for field in fields(Memory)}
     need(isinstance(memory, dict) and set(memory) == set(known), "its memory has other fields")
     need(memory["iteration"] == rows, f"it is at iteration {memory['iteration']!r} after {rows} rows")
@@ -132,10 +132,15 @@ def check_memory(memory: Any, rows: int) -> None:
         else:
             continue
         need(good, f"{name}={value!r} is nothing that a run remembers")
-    need(0 < memory["reach"] <= 1, f"reach={memory['reach']!r} is no fraction")
+    need(0 < memory["closer"] <= 1, f"closer={memory['closer']!r} is no fraction")
+    reach = memory["reach"]
+    need(isinstance(reach, dict) and set(reach) == {"size", "moved", "bend"}, "its reach has other fields")
+    for name, part in reach.items():
+        vector(f"the {name} of its reach", part, *((d,) if name != "bend" or np.size(part) else (0,)))
+        need(bool(np.all(part >= 0)), f"the {name} of its reach is negative")
     control = memory["control"]
     need(isinstance(control, dict) and set(control) == {"sigma2", "sigma3", "radius"}, "its control has other fields")
-    need(all(0 < number(control[name]) < inf for name in ("sigma2", "sigma3")), "a sigma is not positive and finite")
+    need(all(0 <= number(control[name]) < inf for name in ("sigma2", "sigma3")), "a sigma is negative or not finite")
     need(number(control["radius"]) > 0, "its radius is not positive")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tercet.checks import positive
 from tercet.control.sigma import Control
+from tercet.frame import Reach
 from tercet.methods.run import Run
 from tercet.methods.state import Memory, State, Views
 from tercet.records import Sizes, Status
@@ -45,7 +46,7 @@ class DescentKernel:
         """Stand at x0; nothing is evaluated there."""
         control = Control(1.0 / self.rate, 1.0 / self.rate)
         at, sizes = run.full.at(run.x0), Sizes(self.size, self.size, 0, 0)
-        return State(at, at, sizes, Views.alone(run.full), Memory(control), Stream.of(run.seed))
+        return State(at, at, sizes, Views.alone(run.full), Memory(control, Reach.of(run.x0)), Stream.of(run.seed))
 
     def resume(self, run: Run, arrays: dict[str, Any]) -> State:
         """Stand where a checkpoint was taken."""

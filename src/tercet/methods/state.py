@@ -8,22 +8,25 @@ from math import nan
 from typing import Any
 
 from tercet.control.sigma import Control
+from tercet.frame import Frame, Reach
 from tercet.methods.phases import DESCENT, Phase
 from tercet.methods.run import Run
 from tercet.objectives.metered import Known, MeteredPoint, MeteredView, saved
+from tercet.once import once
 from tercet.records import Certificate, Sizes, Vector
 from tercet.sampling.draws import Stream
-from tercet.subsolvers.base import Workspace
+from tercet.subsolvers.base import Taylor, Workspace
 
 Three = tuple[float, float, float]
 UNKNOWN = (nan, nan, nan)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Memory:
     """What the next iteration needs to know of the past, beside where it stands."""
 
     control: Control
+    reach: Reach
     iteration: int = 0
     length: float = nan  # |s| of the last accepted step
     unexplained: float = 1.0  # |grad f+ - (g + Bs)| / |g| at the last accepted step: what a quadratic left over
@@ -31,16 +34,18 @@ class Memory:
     noisy: bool = False  # the last step was rejected, and sampling error explains that
     noise_share: float = 0.0  # the decrease that sampling error can pretend, over the one that the gradient promises
     stuck: int = 0  # rejections in a row that noise or rounding explains
-    hopeless: bool = False  # no escape direction led down
-    reach: float = 1.0  # the certificate is asked for where |g| is at most this fraction of eps1
+    hopeless: bool = False  # a point that was seen to be lower was not, when it was asked again
+    closer: float = 1.0  # the certificate is asked for where x is this much closer than it was asked for
+    rounding: float = 0.0  # of f, where a certificate has looked at it
+    looked: bool = False  # x seemed to go away with nothing more to gain, and that was looked at
     spreads: Three = (1.0, 1.0, 1.0)  # how far one term's g, B and T stray from their means
     variances: Three = UNKNOWN  # of the terms of the last samples, for a rule that wants them
 
     @staticmethod
     def of(fields: dict[str, Any]) -> Memory:
         """From its fields as a checkpoint has them."""
-        control, spreads, variances = Control(**fields["control"]), tuple(fields["spreads"]), tuple(fields["variances"])
-        return Memory(**{**fields, "control": control, "spreads": spreads, "variances": variances})
+        parts = {"control": Control(**fields["control"]), "reach": Reach(**fields["reach"])}
+        return Memory(**{**fields, **parts, **{name: tuple(fields[name]) for name in ("spreads", "variances")}})
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +71,18 @@ class Views:
 
 
 @dataclass(frozen=True, eq=False)
+class Model:
+    """The Taylor polynomial at x in the coordinates of the step, and the sub-solver that is ready on it."""
+
+    reach: Reach
+    frame: Frame
+    taylor: Taylor
+    workspace: Workspace
+
+
+@dataclass(frozen=True, eq=False)
 class Expansion:
-    """f, g, B and T at x over the samples of one iteration, and the sub-solver that is ready there."""
+    """f, g, B and T at x over the samples of one iteration; B and T are computed when they are asked for."""
 
     point: MeteredPoint  # x over the terms of f
     f: float
@@ -76,7 +91,12 @@ class Expansion:
     slope: MeteredPoint  # x over the terms of g, and below over those of B and T
     B: MeteredPoint
     T: MeteredPoint
-    workspace: Workspace
+    prepare: Callable[[Expansion], Model]
+
+    @once
+    def model(self) -> Model:
+        """Ready for a step; B is needed for its units."""
+        return self.prepare(self)
 
 
 @dataclass(frozen=True, eq=False)

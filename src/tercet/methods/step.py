@@ -1,6 +1,6 @@
 """One iteration of STM and SCR, a straight line of values:
 
-sizes -> [grow] -> expand -> [stop?] -> solve -> trial -> judge -> learn -> the next state
+sizes -> [grow] -> expand -> [stop?] -> solve -> search -> judge -> learn -> the next state
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tercet.control.judge import judge
+from tercet.control.judge import EPS, judge
+from tercet.frame import Reach
 from tercet.methods.guarantee import NO_RECORD, Record
 from tercet.methods.parts import Parts, Settings
 from tercet.methods.phases import DESCENT, Judged
@@ -36,7 +37,7 @@ def begin(run: Run, parts: Parts, memory: Memory | None = None) -> State:
     sizes = parts.sizes.first(run.n, run.d)
     origin = MeteredPoint(run.full, run.x0)
     sampled = sizes.value < run.n
-    return stand(run, parts, sizes, memory or Memory(parts.sigma.first()), origin, sampled)
+    return stand(run, parts, sizes, memory or Memory(parts.sigma.first(), Reach.of(run.x0)), origin, sampled)
 
 
 def stand(run: Run, parts: Parts, sizes: Sizes, memory: Memory, origin: MeteredPoint, sampled: bool) -> State:
@@ -75,17 +76,20 @@ def iterate(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
         if not isinstance(verdict, Turn):
             break
         state = verdict.state  # the run stands elsewhere, or looks another way
+        if verdict.due:
+            break
     if isinstance(verdict, End):
         return replace(state, certificate=verdict.certificate), verdict.status
     sizes = state.sizes
     move, ask = state.phase.solve(run, parts, state, at)
     consistent = parts.policy.consistent(run, parts, sizes)
-    trial = parts.policy.trial(state, at, move)
+    move, trial = parts.search.look(parts, state, at, move, ask)
     after = trial.value()
     paid = Counts(**run.meter.tally, n=run.n)  # what it took to know f; the gradient belongs to the next iteration
     forecast = move.cubic or move.quadratic
-    score = judge(at.f, forecast.decrease, after)
-    accepted = state.phase.accepts(at, trial, score, parts.sigma.eta1, consistent)
+    score = judge(at.f, forecast.decrease, after, state.memory.rounding)
+    eta1 = parts.sigma.eta1 if move.looks == 1 else EPS  # the lowest of several looks is taken if it is lower at all
+    accepted = state.phase.accepts(at, trial, score, eta1, consistent)
     judged = Judged(move, ask, after, trial.known.gradient, score, accepted, consistent)
     sure = parts.guarantee.record(run, sizes, at, move) if parts.guarantee.promises else NO_RECORD
     meets = state.phase.meets(at, judged)
@@ -112,7 +116,8 @@ def retreat(run: Run, parts: Parts, state: State) -> State | None:
     for back in [] if state.before is None else [state.before, *toward]:
         point = parts.policy.look(view, back)
         if isfinite(point.value()) and np.isfinite(point.gradient()).all():
-            control = replace(state.memory.control, radius=0.1 * length(x - back))
+            away = parts.units.frame(state.memory.reach, run.scales).coordinates(x - back)
+            control = replace(state.memory.control, radius=0.1 * length(away))
             memory = replace(state.memory, control=control, missed=np.inf)
             return replace(state, point=point, memory=memory, phase=DESCENT, before=None, kept=None, certificate=None)
     return restart(run, parts, state) if state.sampled else None
@@ -120,7 +125,7 @@ def retreat(run: Run, parts: Parts, state: State) -> State | None:
 
 def restart(run: Run, parts: Parts, state: State) -> State:
     """Begin again at x0 with all data."""
-    n, memory = run.n, Memory(parts.sigma.first(), state.memory.iteration)
+    n, memory = run.n, Memory(parts.sigma.first(), Reach.of(run.x0), state.memory.iteration)
     at_x0 = stand(run, parts, Sizes(n, n, n, n), memory, state.origin, state.sampled)
     return replace(at_x0, sampled=False, stream=state.stream, scale=abs(at_x0.point.value()))
 
@@ -130,7 +135,7 @@ def keep(run: Run, parts: Parts, state: State, at: Expansion) -> Expansion | Non
     if not parts.policy.keeps(run, state.sizes):
         return None
     B = parts.curvature.after_rejection(at.B)
-    return at if B is at.B else expansion(parts, at.point, at.g, at.slope, B, B if at.T is at.B else at.T)
+    return at if B is at.B else expansion(run, parts, state, at.g, at.slope, B, B if at.T is at.B else at.T)
 
 
 def describe(run: Run, state: State, at: Expansion, judged: Judged, meets: Meets, sure: Record, paid: Counts) -> Row:
@@ -143,7 +148,7 @@ def describe(run: Run, state: State, at: Expansion, judged: Judged, meets: Meets
         sigma=step.sigma,
         ratio=judged.score.ratio,
         accepted=judged.accepted,
-        step_norm=length(step.s),
+        step_norm=length(at.model.frame.lift(step.s)),
         sizes=state.sizes,
         inner=step.inner,
         third_bought=step.cubic is not None,

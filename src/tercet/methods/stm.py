@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tercet.checks import flag, number
-from tercet.control.sigma import PaperSigma, SigmaRule, SignedEstimate
+from tercet.control.sigma import PaperSigma, SigmaRule, TrustRegion
+from tercet.control.units import Euclidean, Natural, Units
 from tercet.methods.run import Run
 from tercet.methods.step import TensorKernel
 from tercet.sampling.rules import Fixed, Progressive, SizeRule
@@ -22,17 +23,18 @@ class STM:
 
         m(s) = g's + 1/2 s'Bs + 1/6 T[s]^3 + sigma/4 |s|^4
 
-    with g, B, T sampled as `sizes` says. With `sizes=Full()` it is the deterministic AR3. Third derivatives are bought
-    when the last quadratic model left more than 1/`worth` of the gradient unexplained, or a third of that over a
-    small sample, where it is cheap; `worth=inf` always buys. With `noise_aware` a rejection that sampling error
-    explains enlarges the samples and leaves sigma alone.
+    with g, B, T sampled as `sizes` says and |s| in the units of `units`. With `sizes=Full()` it is the deterministic
+    AR3. Third derivatives are bought when the last quadratic model left more than 1/`worth` of the gradient
+    unexplained; `worth=inf` always buys. With `noise_aware` a rejection that sampling error explains enlarges the
+    samples and leaves sigma alone.
     """
 
     sizes: SizeRule = field(default_factory=Progressive)
     subsolver: Subsolver | None = None
-    sigma: SigmaRule = field(default_factory=SignedEstimate)
-    worth: float = 1.5
+    sigma: SigmaRule = field(default_factory=TrustRegion)
+    worth: float = 4.0
     noise_aware: bool = True
+    units: Units = field(default_factory=Natural)
     order: int = field(default=3, init=False)
     power: int = field(default=4, init=False)
 
@@ -44,7 +46,7 @@ class STM:
     @staticmethod
     def paper(step: float = 1.0) -> STM:
         """The paper's settings: 5 % samples, factors 0.8/1.2/2, eta 0.2/0.8, sigma_0 = 1, gradient descent inside."""
-        return STM(Fixed(), GradientDescent(step=step), PaperSigma(), worth=np.inf)
+        return STM(Fixed(), GradientDescent(step=step), PaperSigma(), worth=np.inf, units=Euclidean())
 
     def kernel(self, run: Run) -> TensorKernel:
         """The method with the parts that suit the run."""
@@ -60,8 +62,9 @@ class SCR:
 
     sizes: SizeRule = field(default_factory=Progressive)
     subsolver: Subsolver | None = None
-    sigma: SigmaRule = field(default_factory=SignedEstimate)
+    sigma: SigmaRule = field(default_factory=TrustRegion)
     noise_aware: bool = True
+    units: Units = field(default_factory=Natural)
     worth: float = field(default=0.0, init=False)
     order: int = field(default=2, init=False)
     power: int = field(default=3, init=False)
@@ -72,7 +75,7 @@ class SCR:
     @staticmethod
     def paper(step: float = 1.0) -> SCR:
         """The paper's settings for its baseline: 5 % samples, factors 0.8/1.2/2, gradient descent inside."""
-        return SCR(Fixed(), GradientDescent(step=step), PaperSigma())
+        return SCR(Fixed(), GradientDescent(step=step), PaperSigma(), units=Euclidean())
 
     def kernel(self, run: Run) -> TensorKernel:
         """The method with the parts that suit the run."""
@@ -82,7 +85,12 @@ class SCR:
 def check_parts(call: str, parts: Any) -> None:
     """Each part has what its room asks for."""
     both = ("first", "next")
-    wanted = {"sizes": (*both, "nested", "replacement"), "sigma": (*both, "eta1"), "subsolver": ("prepare",)}
+    wanted = {
+        "sizes": (*both, "nested", "replacement"),
+        "sigma": (*both, "eta1"),
+        "units": ("frame",),
+        "subsolver": ("prepare",),
+    }
     for name, methods in wanted.items():
         part = getattr(parts, name)
         if isinstance(part, type):

@@ -1,4 +1,4 @@
-"""The stop test: not finite, unbounded, stuck, or certified. It decides, and moves nothing."""
+"""The stop test: not finite, unbounded, stuck, flat, or certified. It decides, and moves nothing."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from math import isfinite
 
 import numpy as np
 
-from tercet.critical.certify import certify
+from tercet.critical.certify import Travelled, certify
+from tercet.critical.errors import sizes
 from tercet.methods.parts import Parts
-from tercet.methods.phases import DESCENT, PATIENCE, Leaving
+from tercet.methods.phases import DESCENT, PATIENCE, Leaving, asked
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, State
 from tercet.objectives.base import NotFiniteError
 from tercet.objectives.metered import exact
-from tercet.records import Certificate, Status
-from tercet.subsolvers.base import Ask
+from tercet.records import Certificate, Status, Step, Vector
+from tercet.vectors import length
+
+HELD = 0.9  # of the radius: a step this long is held back by it, and does not tell how far the minimizer is
+AWAY = 1e-3  # a step this long beside x, while nothing more is to be gained, goes away with x
+CLOSER = 0.1  # what was asked for is asked this much closer, where the certificate found it not yet there
+CLOSEST = 1e-8
+STEEPER = 1e6  # a gradient that grew by this while f fell tells of an edge where f has no lower bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +36,10 @@ class End:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """The run goes on from another state."""
+    """The run goes on from another state; x may be looked at once more there, unless a step is due."""
 
     state: State
+    due: bool = False
 
 
 def stop(run: Run, parts: Parts, state: State, at: Expansion, restart: Callable[[], State]) -> End | Turn | None:
@@ -46,17 +54,20 @@ def stop(run: Run, parts: Parts, state: State, at: Expansion, restart: Callable[
         return End(Status.UNBOUNDED) if at.point.terms >= run.n else Turn(restart())
     if memory.hopeless:
         return End(Status.NOT_CERTIFIED, state.certificate)
-    if memory.stuck >= PATIENCE:
+    if memory.stuck >= PATIENCE and at.point.terms < run.n:  # an edge of the sample, perhaps; all terms may have none
+        return Turn(restart())
+    sampled = at.slope.terms < run.n or (parts.sizes.replacement and not state.sizes.is_full(run.n))
+    if memory.stuck >= PATIENCE and (sampled or memory.noisy):
         return End(Status.NOISE if memory.noisy else Status.ROUNDING, state.certificate)
-    if at.slope.terms < run.n or parts.sizes.replacement or state.phase is not DESCENT:
+    if sampled or state.phase is not DESCENT:
         return None
-    if at.norm > memory.reach * run.tolerances.eps1:
+    step = None if at.norm == 0.0 else plain_step(parts, state, at)
+    away = step is not None and goes_away(run, state, at, step)
+    if not (away or memory.stuck >= PATIENCE or is_due(run, state, at, step)):
         return None
     if at.slope.inexact == 0:
         return Turn(look_again(state, at))
-    if run.tolerances.order >= 2 and unfinished(run, parts, state, at):
-        return None
-    return conclude(run, parts, state, at, restart)
+    return conclude(run, state, at, restart, away)
 
 
 def look_again(state: State, at: Expansion) -> State:
@@ -67,19 +78,59 @@ def look_again(state: State, at: Expansion) -> State:
     return replace(state, point=fresh, kept=None)
 
 
-def unfinished(run: Run, parts: Parts, state: State, at: Expansion) -> bool:
-    """A flat direction can hide a decrease behind a small gradient; go on while the model still promises one."""
-    if state.memory.stuck > 0:
+def plain_step(parts: Parts, state: State, at: Expansion) -> Step:
+    """The step that the second-order model wants to take."""
+    return at.model.workspace.solve(asked(parts, state, at, False))
+
+
+def is_due(run: Run, state: State, at: Expansion, step: Step | None) -> bool:
+    """Whether x may be as close as it was asked for, so that a certificate is worth its price."""
+    memory, t = state.memory, run.tolerances
+    if step is None:
+        return True
+    if not t.relative:
+        return at.norm <= memory.closer * t.eps1
+    if memory.stuck > 0 and memory.missed == np.inf:  # rounding let no step through
+        return memory.stuck == 1 and memory.closer == 1.0
+    if length(step.s) >= HELD * memory.control.radius:
         return False
-    c = state.memory.control
-    step = at.workspace.solve(Ask(c.sigma2, c.sigma3, parts.power, c.radius, False, state.memory.unexplained))
-    return step.quadratic.decrease > 1e-3 * run.tolerances.eps1 * max(1.0, abs(at.f))
+    if step.quadratic.decrease > t.relative * np.fmax(abs(at.f), gained(state, at)):
+        return False
+    return within(at.model.frame.lift(step.s), memory.closer * t.relative, at)
 
 
-def conclude(run: Run, parts: Parts, state: State, at: Expansion, restart: Callable[[], State]) -> End | Turn:
-    """The certificate at x; where it fails for curvature or the third derivative, the way down."""
+def within(s: Vector, relative: float, at: Expansion) -> bool:
+    """Each |s_j| is at most `relative` of the size of x_j; where B is not formed, all of them in the mean."""
+    x, reach = at.point.x, at.model.reach
+    if reach.bend.size:
+        return bool(np.all(np.abs(s) <= relative * sizes(x, s, reach.spans)))
+    return float(np.linalg.norm(s / reach.spans)) <= relative * np.sqrt(len(s))
+
+
+def gained(state: State, at: Expansion) -> float:
+    """How far f fell since x0, where that is known; sampled runs compare with x0 at the end."""
+    start = state.origin.known.value
+    return np.nan if start is None else start - at.f
+
+
+def goes_away(run: Run, state: State, at: Expansion, step: Step) -> bool:
+    """Whether x goes away while nothing more is to be gained: what the model promises does not show in f, or is nothing
+    beside how far f fell since x0."""
+    if state.memory.looked or state.memory.iteration == 0:
+        return False
+    if step.quadratic.decrease > run.traits.epsilon * np.fmax(abs(at.f), gained(state, at)):
+        return False
+    return float(np.max(np.abs(at.model.frame.lift(step.s)) / at.model.reach.spans)) >= AWAY
+
+
+def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State], away: bool) -> End | Turn:
+    """The certificate at x; where it fails for curvature or the third derivative, the way down.
+
+    Where x goes away and f is flat that way as far as it can be seen, there is no minimizer: FLAT.
+    """
+    memory, way = state.memory, Travelled(state.memory.reach, gained(state, at), away)
     try:
-        certificate, escape = certify(exact(at.slope), run.n, run.tolerances, run.traits, run.seed)
+        certificate, down = certify(exact(at.slope), run.n, run.tolerances, run.traits, run.seed, way)
     except NotFiniteError:  # there is no certificate here, and no better place to go to
         return End(Status.NOT_FINITE)
     # Sampled phases do not look at the full objective, so where they led has to be compared with x0 once.
@@ -87,7 +138,20 @@ def conclude(run: Run, parts: Parts, state: State, at: Expansion, restart: Calla
         return Turn(restart())
     if certificate.holds:
         return End(Status.CERTIFIED, certificate)
-    if escape is None:
+    if down is not None:
+        return Turn(replace(state, phase=Leaving(down), certificate=certificate, kept=at))
+    if certificate.ray is not None and (away or certificate.converged or memory.stuck >= PATIENCE):
+        return End(Status.FLAT, certificate)
+    if memory.stuck >= PATIENCE:
+        return End(Status.UNBOUNDED if steeper(state, at) else Status.ROUNDING, certificate)
+    if certificate.converged or memory.closer < CLOSEST:
         return End(Status.NOT_CERTIFIED, certificate)
-    leaving = Leaving(escape, escape.most(parts.sigma.first().sigma3))
-    return Turn(replace(state, phase=leaving, certificate=certificate, kept=at))
+    closer = memory.closer if away else CLOSER * memory.closer
+    rounding, looked = np.fmax(memory.rounding, certificate.rounding_f), away or memory.looked
+    later = replace(memory, closer=closer, looked=looked, rounding=rounding)
+    return Turn(replace(state, memory=later, kept=at), due=True)
+
+
+def steeper(state: State, at: Expansion) -> bool:
+    """Whether f fell ever faster: its gradient grew beyond all measure on the way down from x0."""
+    return gained(state, at) > 0.0 and at.norm > STEEPER * length(state.origin.gradient())

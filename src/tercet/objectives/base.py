@@ -99,7 +99,10 @@ class Traits:
     hessian_cost: float = 2.0  # how long the Hessian of a term takes, in its gradients
     forms_third: bool = False  # the d x d x d third derivative is worth forming
     images: bool = False  # its points know f over the span of a few directions
+    residuals: bool = False  # its points know a root of their Gauss-Newton matrix (`Linear`)
     provenance: str = "derivatives as given"  # how they are computed, in words, for the certificate
+    epsilon: float = float(np.finfo(float).eps)  # of the precision in which f is computed
+    in_memory: int | None = None  # the largest sample at hand; what is beyond takes a pass over data elsewhere
 
     @staticmethod
     def of(d: int) -> Traits:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tercet.checks import plain_array
 from tercet.objectives.base import Priced, Traits, tensor_from_products
+from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
 
 FORMED_THIRD = 64  # up to this many variables the whole third derivative of a plain function is formed
@@ -117,7 +117,7 @@ class CallPoint:
         Bv = self.formed @ v if self.objective.has("hess") else self.differences.product(self.x, v)
         return self.differences.priced(Bv, "hessian")
 
-    @cached_property
+    @once
     def formed(self) -> Matrix:
         """hess f(x) as given, from products, or by differences."""
         d, o = self.objective.d, self.objective
@@ -132,7 +132,7 @@ class CallPoint:
         """hess f(x)."""
         return self.differences.priced(self.formed.copy(), "hessian")
 
-    @cached_property
+    @once
     def tensor(self) -> Tensor:
         """third f(x) as given."""
         return self.objective.ask("third", self.x, shape=(self.objective.d,) * 3)

@@ -84,11 +84,36 @@ class Variances(Protocol):
         ...
 
 
+class Scatter(Protocol):
+    """How the gradients of single terms vary, for the sandwich of `tercet.infer`."""
+
+    def scatter(self) -> Matrix:
+        """(1/m) sum (s_i - s)(s_i - s)', s_i the gradient of term i, s their mean. Default: from m gradients."""
+        ...
+
+
 class Images(Protocol):
     """A linear model, which knows what its rows make of directions, and f over their span."""
 
     def images(self, point: Any) -> Any:
         """Av, v'Bv and Bv from Av, and f over a span, asked and counted through the metered point. No default."""
+        ...
+
+
+class Linear(Protocol):
+    """A sum of losses of residuals, whose Jacobian J gives a step without the matrix J'J."""
+
+    def linear(self, paid: bool) -> Any:
+        """`root` and `image` with root'root = J' diag(h) J, the Gauss-Newton matrix, and root'image = grad f(x). No
+        default. `paid` says that the gradient was counted; where it is made of J, so was J."""
+        ...
+
+    def rest(self) -> Matrix | Priced[Matrix]:
+        """hess f(x) - root'root. No default."""
+        ...
+
+    def curve(self, s: Vector) -> Any:
+        """With b = r''[s, s]: `slope` = root'b, `image` = b'image and `square` = b'b. No default."""
         ...
 
 
@@ -117,10 +142,6 @@ class Carries(Protocol):
         """The lowest order of derivative here that owes something to other points; 4 where none does, the default."""
         ...
 
-    def alone(self) -> Any:
-        """The same point without the Hessian that it owes to others, sharing what is its own. Default: made anew."""
-        ...
-
 
 # of views and objectives --------------------------------------------------------------------------------------------
 
@@ -141,11 +162,37 @@ class BetterStart(Protocol):
         ...
 
 
+class KnowsScales(Protocol):
+    """An objective that knows in which units each x_j is measured."""
+
+    @property
+    def scales(self) -> Vector:
+        """How long a step along x_j is one. Default: read off along the run (`tercet.control.units.Natural`)."""
+        ...
+
+
 class Clocked(Protocol):
     """An objective whose single evaluation takes so long that the clock should be looked at within."""
 
     def clocked(self, look: Callable[[], None]) -> Objective:
         """The same objective, which calls `look` before each of its steps and lets its exception through."""
+        ...
+
+
+class Ordered(Protocol):
+    """An objective that shuffles its own terms, so that a sample can be found without a list of them."""
+
+    def shuffle(self, seed: int) -> Any:
+        """An order with `beginning(m)`, its first m terms. Default: `tercet.sampling.draws.Shuffle`."""
+        ...
+
+
+class Reads(Protocol):
+    """An objective whose terms are not in memory, and who counts what it reads of them."""
+
+    @property
+    def traffic(self) -> Any:
+        """With `as_dict()`: rounds, bytes_read and retries, as `Result` has them. Default: nothing is read."""
         ...
 
 
@@ -165,7 +212,9 @@ class Abilities:
     third_tensor: Callable[[Any, Matrix], Any] | None
     third_bound: Callable[[Any, Matrix | None, bool], Any] | None
     variance: Callable[[Any, int], Any] | None
-    alone: Callable[[Any], Any] | None
+    linear: Callable[[Any, bool], Any] | None
+    rest: Callable[[Any], Any] | None
+    curve: Callable[[Any, Vector], Any] | None
     grouped: bool
     carries: bool
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tercet.checks import plain_array, refuse_masked, whole
 from tercet.objectives.base import Bound, Traits, digest, name_of
 from tercet.objectives.jaxtools import flatten, import_jax, precision
+from tercet.objectives.programs import Program, compiled, traced
+from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
 
 GROUPS = 16  # gradients come in this many groups of examples, whose spread is the sampling error
 DENSE_LIMIT = 200
+CPU_CHUNK, DEVICE_CHUNK = 1024, 1 << 16  # examples: a device is busy with many
+COLUMNS, DEVICE_COLUMNS = (
+    1 << 14,
+    1 << 24,
+)  # numbers of a Hessian's columns over a chunk: those of a CPU stay in its cache
 
 
 class FiniteSum:
@@ -24,16 +30,19 @@ class FiniteSum:
 
     `params` is any pytree, given as x0 to `minimize`; `data` is an array or a tuple (pytree) of arrays with the
     examples along the first axis. Sums run over chunks of `chunk` examples, so that memory stays bounded and one
-    compiled function serves every sample size. The precision is that of x0: float32 where it is float32, else float64.
+    compiled function serves every sample size (default: 1024 on a CPU, 65536 elsewhere). Arrays of JAX stay where they
+    are. The precision is that of x0: float32 where it is float32, else float64.
     """
 
-    def __init__(self, loss: Callable[..., Any], data: Any, *, chunk: int = 1024):
+    def __init__(self, loss: Callable[..., Any], data: Any, *, chunk: int | None = None):
         jax = import_jax("FiniteSum")
         if not callable(loss):
             raise ValueError(f"FiniteSum(loss={loss!r}): loss is a function loss(params, *example).")
-        chunk = whole("FiniteSum", "chunk", chunk)
         self.loss = loss
         self.data = data if isinstance(data, tuple) else (data,)
+        self.on_cpu = platform_of(jax, self.data) == "cpu"
+        default = CPU_CHUNK if self.on_cpu else DEVICE_CHUNK
+        chunk = default if chunk is None else whole("FiniteSum", "chunk", chunk)
         leaves = [examples(leaf) for leaf in jax.tree_util.tree_leaves(self.data)]
         sizes = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
         if len(sizes) != 1 or 0 in sizes:
@@ -42,12 +51,15 @@ class FiniteSum:
                 "all must have the same number, at least one."
             )
         for leaf in leaves:
-            if leaf.dtype.kind == "f" and not np.all(np.isfinite(leaf)):
+            if leaf.dtype.kind == "f" and not all_finite(jax, leaf):
                 raise ValueError("FiniteSum(data=...): data holds nan or inf; drop or fill those entries first.")
         self.n = sizes.pop()
         groups = -(-min(chunk, self.n) // GROUPS)
         self.chunk = GROUPS * groups
         self._compiled: dict[Any, tuple[Any, ChunkedKernels]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_compiled": {}}  # another process compiles for itself
 
     def fingerprint(self) -> dict[str, str]:
         """The loss's name and code, and the data."""
@@ -67,10 +79,10 @@ class FiniteSum:
         data, kernels = self._compiled[structure]
         return Bound(SumObjective(start.size, self.n, self.chunk, data, kernels, dtype, jax), start, restore)
 
-    def shape_of_loss(self, jax: Any, loss: Callable[[Any], Any], start: Vector, dtype: np.dtype[Any]) -> Any:
-        """The shape that the loss gives for one example, or a ValueError with what it raised when JAX traced it."""
+    def trace(self, jax: Any, loss: Callable[..., Any], x: Any, example: Any) -> Program:
+        """The loss of one example as a program, or a ValueError with what it raised when JAX traced it."""
         try:
-            return jax.eval_shape(loss, jax.ShapeDtypeStruct(start.shape, dtype))
+            return traced(jax, loss, x, *example)
         except Exception as error:
             raise ValueError(
                 "FiniteSum(loss=...): JAX could not trace loss(params, *example), "
@@ -83,14 +95,37 @@ class FiniteSum:
         with jax.enable_x64(dtype == np.float64):
             data = jax.tree_util.tree_map(lambda leaf: jax.numpy.asarray(as_precision(leaf, dtype)), self.data)
             example = jax.tree_util.tree_map(lambda leaf: leaf[0], data)
-            shape = self.shape_of_loss(jax, lambda x: self.loss(unravel(x), *example), start, dtype)
-            if getattr(shape, "shape", None) != ():
-                raise ValueError(f"FiniteSum(loss=...): loss returns {shape}, but one scalar per example is needed.")
-            return data, ChunkedKernels(jax, lambda x, *e: self.loss(unravel(x), *e), self.chunk, start.size)
+            x = jax.ShapeDtypeStruct(start.shape, dtype)
+            program = self.trace(jax, lambda x, *e: self.loss(unravel(x), *e), x, example)
+            shapes = [str(shape) for shape in program.closed.out_avals]
+            if [shape.shape for shape in program.closed.out_avals] != [()]:
+                raise ValueError(f"FiniteSum(loss=...): loss returns {shapes}, but one scalar per example is needed.")
+            few = COLUMNS if self.on_cpu else DEVICE_COLUMNS
+            run, consts = program.runner(jax), program.consts
+            key = None if program.key is None else ("sum", program.key, str(dtype), self.chunk, few)
+            kernels = compiled(
+                key, lambda: ChunkedKernels(jax, lambda x, *e: run(consts, x, *e), self.chunk, start.size, few)
+            )
+            return data, kernels
 
 
-def examples(leaf: Any) -> NDArray[Any]:
+def platform_of(jax: Any, data: Any) -> str:
+    """Where the data is, or will be: cpu, gpu, ..."""
+    own = [leaf for leaf in jax.tree_util.tree_leaves(data) if isinstance(leaf, jax.Array)]
+    return next(iter(own[0].devices())).platform if own else jax.default_backend()
+
+
+def all_finite(jax: Any, leaf: Any) -> bool:
+    """Whether every entry is a number; of an array on a device found out there."""
+    if not isinstance(leaf, jax.Array):
+        return bool(np.all(np.isfinite(leaf)))
+    return leaf.size == 0 or bool(np.isfinite(float(leaf.min())) and np.isfinite(float(leaf.max())))
+
+
+def examples(leaf: Any) -> Any:
     """An array of data, complex ones too; ValueError for masked entries and for what holds no numbers."""
+    if hasattr(leaf, "devices") and hasattr(leaf, "sharding") and leaf.dtype.kind in "fiubc":  # of JAX
+        return leaf
     try:
         refuse_masked(leaf)
         array = np.asarray(leaf)
@@ -101,7 +136,7 @@ def examples(leaf: Any) -> NDArray[Any]:
 
 def as_precision(leaf: Any, dtype: np.dtype[Any]) -> Any:
     """Floating data in the precision of the parameters; integers stay as they are."""
-    array = np.asarray(leaf)
+    array = leaf if hasattr(leaf, "sharding") else np.asarray(leaf)
     return array.astype(dtype) if array.dtype.kind == "f" else array
 
 
@@ -112,7 +147,7 @@ class ChunkedKernels:
     growing sample compiles nothing new. Hessians take smaller chunks, whose d columns stay in the cache.
     """
 
-    def __init__(self, jax: Any, loss: Callable[..., Any], chunk: int, d: int):
+    def __init__(self, jax: Any, loss: Callable[..., Any], chunk: int, d: int, columns: int):
         np_ = jax.numpy
 
         def chunk_sum(x: Any, batch: Any, mask: Any) -> Any:
@@ -156,15 +191,27 @@ class ChunkedKernels:
         self.value = summed(chunk_sum, lambda x: zeros((), x.dtype))
         self.first = summed(first, lambda x: (zeros((), x.dtype), zeros(d, x.dtype)))
         self.grouped = summed(grouped, lambda x: (zeros((), x.dtype), zeros((GROUPS, d), x.dtype)))
-        self.hessian = summed(jax.hessian(chunk_sum), lambda x: zeros((d, d), x.dtype), small_chunk(chunk, d))
+        self.hessian = summed(jax.hessian(chunk_sum), lambda x: zeros((d, d), x.dtype), small_chunk(chunk, d, columns))
         self.hvp = summed(hvp, lambda x, v: zeros(d, x.dtype))
         self.tvp = summed(tvp, lambda x, u, v: zeros(d, x.dtype))
+        self.scatter = summed(squares(jax, loss), lambda x: zeros((d, d), x.dtype))
         self.tensor = summed(tensor, lambda x, V: zeros((V.shape[1],) * 3, x.dtype))
 
 
-def small_chunk(chunk: int, d: int) -> int:
-    """The chunk halved, while it can be, until d columns of it are no more than some 16,000 numbers."""
-    while chunk % 2 == 0 and chunk > GROUPS and chunk * d > 1 << 14:
+def squares(jax: Any, loss: Callable[..., Any]) -> Callable[..., Any]:
+    """The sum of s_i s_i' over a chunk, s_i the gradient of one example."""
+
+    def part(x: Any, batch: Any, mask: Any) -> Any:
+        each = jax.vmap(lambda *e: jax.grad(loss)(x, *e))(*batch)
+        kept = jax.numpy.where(mask[:, None], each, 0.0)
+        return kept.T @ kept
+
+    return part
+
+
+def small_chunk(chunk: int, d: int, columns: int = COLUMNS) -> int:
+    """The chunk halved, while it can be, until d columns of it are no more than so many numbers."""
+    while chunk % 2 == 0 and chunk > GROUPS and chunk * d > columns:
         chunk //= 2
     return chunk
 
@@ -184,7 +231,7 @@ class SumObjective:
     @property
     def traits(self) -> Traits:
         """A Hessian is a product for each variable, some of them at once."""
-        return sum_traits(self.d, "derivatives by JAX")
+        return sum_traits(self.d, "derivatives by JAX", float(np.finfo(self.dtype).eps))
 
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""
@@ -195,9 +242,9 @@ class SumObjective:
             return SumView(self, self.jax.numpy.asarray(padded), len(index), rows is None)
 
 
-def sum_traits(d: int, provenance: str) -> Traits:
+def sum_traits(d: int, provenance: str, epsilon: float) -> Traits:
     """Of a sum by automatic differentiation: a Hessian is a product for each variable, some of them at once."""
-    return Traits(dense=d <= DENSE_LIMIT, hessian_cost=max(2.0, d / 8), provenance=provenance)
+    return Traits(dense=d <= DENSE_LIMIT, hessian_cost=max(2.0, d / 8), provenance=provenance, epsilon=epsilon)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +277,7 @@ class SumPoint:
     view: SumView
     x: Vector
 
-    @cached_property
+    @once
     def grouped(self) -> tuple[Any, Matrix]:
         """f(x), and sums of gradients over groups of examples, divided by the number of all."""
         value, gradients = self.view.call("grouped", self.x)
@@ -264,6 +311,11 @@ class SumPoint:
     def hessian(self) -> Matrix:
         """hess f(x)."""
         return self.view.call("hessian", self.x)
+
+    def scatter(self) -> Matrix:
+        """The covariance of the gradients of single examples."""
+        mean = self.gradient()
+        return self.view.call("scatter", self.x) - np.outer(mean, mean)
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V."""

@@ -11,6 +11,7 @@ import numpy as np
 from tercet.objectives.base import Bound, Traits, as_start, name_of
 from tercet.objectives.callables import DENSE_LIMIT, FORMED_THIRD, CallObjective
 from tercet.objectives.jaxtools import derivative_family, flatten, import_jax, precision
+from tercet.objectives.programs import compiled, traced
 from tercet.records import Matrix, Rows, Tensor, Vector
 
 
@@ -58,7 +59,7 @@ class Function:
         start, unravel, restore = flatten(tree, dtype)
         with jax.enable_x64(dtype == np.float64):
             try:
-                shape = jax.eval_shape(lambda x: self.fun(unravel(x)), jax.ShapeDtypeStruct(start.shape, dtype))
+                program = traced(jax, lambda x: self.fun(unravel(x)), jax.ShapeDtypeStruct(start.shape, dtype))
             except Exception as error:
                 if isinstance(tree, np.ndarray):
                     return None  # not a JAX function; if it is broken otherwise, its first call will tell
@@ -66,10 +67,14 @@ class Function:
                     f"minimize(problem=...): with x0 of type {type(x0).__name__} the function has to be one that "
                     f"JAX can trace, but it raised {type(error).__name__}: {error}"
                 ) from error
-        if getattr(shape, "shape", None) != ():
-            raise ValueError(f"minimize(problem=...): the function returns {shape}, but a scalar is needed.")
-        family = derivative_family(jax, lambda x: self.fun(unravel(x)))
-        return Bound(JaxObjective(start.size, family, dtype, jax), start, restore)
+        shapes = program.closed.out_avals
+        if [shape.shape for shape in shapes] != [()]:
+            given = ", ".join(str(shape) for shape in shapes)
+            raise ValueError(f"minimize(problem=...): the function returns {given}, but a scalar is needed.")
+        run = program.runner(jax)
+        key = None if program.text is None else ("function", program.text, str(dtype))
+        family = compiled(key, lambda: derivative_family(jax, lambda x, consts: run(consts, x)))
+        return Bound(JaxObjective(start.size, family, program.consts, dtype, jax), start, restore)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +83,7 @@ class JaxObjective:
 
     d: int
     family: dict[str, Callable[..., Any]]
+    consts: tuple[Any, ...]  # the arrays that the function closes over
     dtype: np.dtype[Any]
     jax: Any
     n: int = 1
@@ -87,7 +93,12 @@ class JaxObjective:
     def traits(self) -> Traits:
         """B is formed up to a thousand variables, T up to 64."""
         formed = self.d <= FORMED_THIRD
-        return Traits(dense=self.d <= DENSE_LIMIT, forms_third=formed, provenance="derivatives by JAX")
+        return Traits(
+            dense=self.d <= DENSE_LIMIT,
+            forms_third=formed,
+            provenance="derivatives by JAX",
+            epsilon=float(np.finfo(self.dtype).eps),
+        )
 
     def over(self, rows: Rows | None) -> JaxObjective:
         """There is one term."""
@@ -100,7 +111,7 @@ class JaxObjective:
     def call(self, name: str, *arrays: Any) -> Any:
         """One of the compiled functions, in the user's precision, as float64 NumPy."""
         with self.jax.enable_x64(self.dtype == np.float64):
-            out = self.family[name](*(np.asarray(a, dtype=self.dtype) for a in arrays))
+            out = self.family[name](*(np.asarray(a, dtype=self.dtype) for a in arrays), self.consts)
             return np.asarray(out, dtype=np.float64)
 
 

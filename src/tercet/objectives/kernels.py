@@ -11,21 +11,6 @@ from tercet.records import Vector
 
 
 @numba.njit(cache=True)
-def change(c: Any, past: Any, stale: float, gains: Any) -> int:
-    """Put past_i back where c_i is no further from it than the fraction `stale`, and count these.
-
-    gains is c - past, and c where past is nan.
-    """
-    count = 0
-    for i in range(len(c)):
-        if abs(c[i] - past[i]) <= stale * abs(past[i]):
-            c[i] = past[i]
-            count += 1
-        gains[i] = c[i] if np.isnan(past[i]) else c[i] - past[i]
-    return count
-
-
-@numba.njit(cache=True)
 def bend(As: Any, second: Any, third: Any, straight: float, out: Any) -> int:
     """Count the rows with |l''' a's| / 2 > straight |l''|; out is l''' (a's)^2 there and 0 elsewhere."""
     count = 0

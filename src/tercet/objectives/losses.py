@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.special import expit
 
 from tercet.checks import number
+from tercet.objectives.glm import Gamma, NegativeBinomial, Poisson, SmoothQuantile
 from tercet.records import Vector
 
 Four = tuple[Vector, Vector, Vector, Vector]
@@ -36,11 +38,12 @@ class Formula:
 
     part: Callable[[int, Vector, Vector], Vector] | None = None  # l^(order) from packed margins; None: all four at once
     pack: Callable[[Vector, Vector], Vector] | None = None  # what `part` wants to be given in place of z; None: z
+    value: Callable[[Vector, Vector], Vector] | None = None  # l alone, where the derivatives come all at once
 
     @staticmethod
     def of(loss: Any, much: bool) -> Formula:
         """The loss's own, where it has one."""
-        return loss.formula(much) if hasattr(loss, "formula") else Formula()
+        return loss.formula(much) if hasattr(loss, "formula") else Formula(value=getattr(loss, "value", None))
 
 
 def check_binary(name: str, y: Vector) -> None:
@@ -66,25 +69,23 @@ class SigmoidSquares:
 
         l' = P^2 Q,  l'' = P^2 Q (2Q - P),  l''' = P^2 Q (4Q^2 - 7PQ + P^2)  in v; odd ones change sign for y = 1.
         """
-        return self.part(0, z, y), self.part(1, z, y), self.part(2, z, y), self.part(3, z, y)
-
-    def part(self, order: int, z: Vector, y: Vector) -> Vector:
-        """l^(order) by the formula."""
         sign = 1.0 - 2.0 * y
         v = sign * z
-        P = expit(v)
-        if order == 0:
-            return 0.5 * P * P
-        Q = expit(-v)  # not 1 - P, which loses digits in the tail
-        base = P * P * Q
-        if order == 2:
-            return base * (2.0 * Q - P)
-        return sign * base * (1.0 if order == 1 else 4.0 * Q * Q - 7.0 * P * Q + P * P)
+        P, Q = expit(v), expit(-v)  # not 1 - P, which loses digits in the tail
+        square, both = P * P, P * Q
+        base = square * Q
+        odd = sign * base
+        return 0.5 * square, odd, base * (2.0 * Q - P), odd * (4.0 * Q * Q - 7.0 * both + square)
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """l alone."""
+        P = expit((1.0 - 2.0 * y) * z)
+        return 0.5 * P * P
 
     def formula(self, much: bool) -> Formula:
-        """Compiled on much data, where it repays its loading."""
+        """Compiled on much data, where it repays its loading; on little all at once."""
         if not much:
-            return Formula(self.part)
+            return Formula(value=self.value)
         from tercet.objectives.kernels import pack_sigmoid_squares, sigmoid_squares
 
         return Formula(sigmoid_squares, pack_sigmoid_squares)
@@ -94,17 +95,22 @@ class SigmoidSquares:
 class Logistic:
     """Logistic regression: l = log(1 + exp(z)) - y z, y in {0, 1}. Convex."""
 
+    phi: ClassVar[float | None] = 1.0
+
     def check(self, y: Vector) -> None:
         """y in {0, 1}."""
         check_binary("logistic", y)
 
     def derivatives(self, z: Vector, y: Vector) -> Four:
         """l' = p - y, l'' = p(1-p), l''' = p(1-p)(1-2p)."""
-        p, q = expit(z), expit(-z)
-        p1 = p * q
-        # For y = 1 the value is log(1 + exp(-z)), which the difference would lose for large z.
-        value = np.where(y == 1.0, np.logaddexp(0.0, -z), np.logaddexp(0.0, z) - y * z)
-        return value, np.where(y == 1.0, -q, p - y), p1, p1 * (q - p)
+        sign = 1.0 - 2.0 * y
+        v = sign * z  # for y = 1 the value is log(1 + exp(-z)), which a difference would lose for large z
+        tail = np.exp(-np.abs(v))
+        high = 1.0 / (1.0 + tail)
+        low = tail * high
+        both = high * low
+        slope = sign * np.where(v >= 0.0, high, low)
+        return np.maximum(v, 0.0) + np.log1p(tail), slope, both, both * np.copysign(high - low, -z)
 
     def part(self, order: int, z: Vector, y: Vector) -> Vector:
         """l^(order) alone, from exp(-|v|) with v = z for y = 0 and v = -z for y = 1."""
@@ -120,18 +126,49 @@ class Logistic:
         return high * low if order == 2 else high * low * np.copysign(high - low, -z)
 
     def formula(self, much: bool) -> Formula:
-        """One derivative at a time."""
-        return Formula(self.part)
+        """One derivative at a time on much data, all at once on little."""
+        return Formula(self.part) if much else Formula(value=partial(self.part, 0))
+
+    def mean(self, z: Vector) -> Vector:
+        """p."""
+        return expit(z)
+
+    def variance(self, mu: Vector) -> Vector:
+        """p (1 - p)."""
+        return mu * (1.0 - mu)
+
+    def log_likelihood(self, z: Vector, y: Vector, phi: float) -> Vector:
+        """-l."""
+        return -self.part(0, z, y)
 
 
 @dataclass(frozen=True)
 class Squares:
     """Least squares: l = 1/2 (z - y)^2."""
 
+    phi: ClassVar[float | None] = None
+
     def derivatives(self, z: Vector, y: Vector) -> Four:
         """l' = z - y, l'' = 1, l''' = 0."""
         r = z - y
         return 0.5 * r * r, r, np.ones_like(r), np.zeros_like(r)
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """l alone."""
+        r = z - y
+        return 0.5 * r * r
+
+    def mean(self, z: Vector) -> Vector:
+        """z."""
+        return z
+
+    def variance(self, mu: Vector) -> Vector:
+        """1."""
+        return np.ones_like(mu)
+
+    def log_likelihood(self, z: Vector, y: Vector, phi: float) -> Vector:
+        """log of the normal density with variance phi."""
+        return -0.5 * np.log(2.0 * np.pi * phi) - 0.5 * (z - y) ** 2 / phi
 
 
 @dataclass(frozen=True)
@@ -148,7 +185,12 @@ class Cauchy:
         u = (z - y) / self.scale
         w = 1.0 / (1.0 + u * u)
         c = self.scale
-        return 0.5 * c * c * np.log1p(u * u), c * u * w, (1 - u * u) * w * w, 2.0 * u * (u * u - 3.0) * w**3 / c
+        return self.value(z, y), c * u * w, (1 - u * u) * w * w, 2.0 * u * (u * u - 3.0) * w**3 / c
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """l alone."""
+        u = (z - y) / self.scale
+        return 0.5 * self.scale * self.scale * np.log1p(u * u)
 
 
 @dataclass(frozen=True)
@@ -165,7 +207,12 @@ class Welsch:
         u = (z - y) / self.scale
         e = np.exp(-u * u)
         c = self.scale
-        return -0.5 * c * c * np.expm1(-u * u), c * u * e, (1 - 2 * u * u) * e, 2 * u * (2 * u * u - 3) * e / c
+        return self.value(z, y), c * u * e, (1 - 2 * u * u) * e, 2 * u * (2 * u * u - 3) * e / c
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """l alone."""
+        u = (z - y) / self.scale
+        return -0.5 * self.scale * self.scale * np.expm1(-u * u)
 
 
 @dataclass(frozen=True)
@@ -182,7 +229,12 @@ class GemanMcClure:
         u = (z - y) / self.scale
         w = 1.0 / (1.0 + u * u)
         c = self.scale
-        return 0.5 * c * c * u * u * w, c * u * w * w, (1 - 3 * u * u) * w**3, 12 * u * (u * u - 1) * w**4 / c
+        return self.value(z, y), c * u * w * w, (1 - 3 * u * u) * w**3, 12 * u * (u * u - 1) * w**4 / c
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """l alone."""
+        u = (z - y) / self.scale
+        return 0.5 * self.scale * self.scale * u * u / (1.0 + u * u)
 
 
 class JaxLoss:
@@ -197,6 +249,9 @@ class JaxLoss:
         for _ in range(3):
             chain.append(jax.grad(chain[-1]))
         self._all = jax.jit(jax.vmap(lambda z, y: tuple(f(z, y) for f in chain)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JaxLoss, (self.function,)  # another process compiles for itself
 
     def derivatives(self, z: Vector, y: Vector) -> Four:
         """(l, l', l'', l''') by automatic differentiation, in the precision of z."""
@@ -244,7 +299,12 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "cauchy": Cauchy,
     "welsch": Welsch,
     "geman_mcclure": GemanMcClure,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "gamma": Gamma,
+    "smooth_quantile": SmoothQuantile,
 }
+SCALED = ("cauchy", "welsch", "geman_mcclure", "smooth_quantile")  # those with a scale
 
 
 def check_scale(name: str, scale: float) -> None:
@@ -265,11 +325,11 @@ def as_loss(loss: Any, scale: float | None) -> Loss:
             )
         if scale is None:
             return LOSSES[loss]()
-        if loss not in ("cauchy", "welsch", "geman_mcclure"):
+        if loss not in SCALED:
             raise ValueError(
-                f"LinearModel(loss={loss!r}, scale={scale}): only robust regression losses have a scale; leave it out."
+                f"LinearModel(loss={loss!r}, scale={scale}): only {', '.join(SCALED)} have a scale; leave it out."
             )
-        return LOSSES[loss](scale)
+        return LOSSES[loss](scale=scale)
     if scale is not None:
         raise ValueError(
             f"LinearModel(scale={scale}): scale goes with a loss given by name; set it on your own loss instead."

@@ -179,6 +179,21 @@ class MeteredPoint:
             return self.ask("third", tensor_of_products, V, m)
         return self.ask("third", own, V, price=m * (k * (k + 1) // 2))
 
+    def linear(self) -> Any:
+        """A root of the Gauss-Newton matrix, where the objective knows its residuals (`Traits.residuals`)."""
+        assert self.able.linear is not None
+        return self.ask("gradient", self.able.linear, self.known.gradient is not None)
+
+    def rest(self) -> Matrix:
+        """hess f(x) less the Gauss-Newton matrix."""
+        assert self.able.rest is not None
+        return self.ask("hessian", self.able.rest)
+
+    def curve(self, s: Vector) -> Any:
+        """The second derivative of the residuals along s."""
+        assert self.able.curve is not None
+        return self.ask("third", self.able.curve, s, finite=False)
+
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on |third f(x)[y]^3| over the span of V; one evaluation of each term, none where it is infinite."""
         own = self.able.third_bound
@@ -239,10 +254,7 @@ def exact(point: MeteredPoint) -> MeteredPoint:
     given = Carry(None, None if own is None else own.exact())
     if point.inexact < 2:
         return MeteredPoint(point.view, point.x, given)
-    fresh = MeteredPoint(point.view, point.x, given, replace(point.known, hessian=None))
-    if point.able.alone is not None:
-        fresh.made = point.able.alone(point.engine)
-    return fresh
+    return MeteredPoint(point.view, point.x, given, replace(point.known, hessian=None))
 
 
 def variance(point: MeteredPoint, order: int) -> float:
@@ -316,18 +328,17 @@ class Metered:
     objective: Objective
     meter: Meter
     traits: Traits
-    able: Abilities
     reuses_hessian: bool
 
     @staticmethod
     def of(objective: Objective, meter: Meter) -> Metered:
-        """What an objective says of itself, and what its points can do; nothing is evaluated."""
+        """What an objective says of itself; nothing is evaluated."""
         clocked, traits = getattr(objective, "clocked", None), traits_of(objective)
-        able = abilities(type(objective.over(np.zeros(1, dtype=np.intp)).at(np.zeros(objective.d))))
         own = objective if clocked is None else clocked(meter.look)
-        return Metered(own, meter, traits, able, traits.hessian_cost > CHEAP_HESSIAN)
+        return Metered(own, meter, traits, traits.hessian_cost > CHEAP_HESSIAN)
 
     def over(self, rows: Rows | None) -> MeteredView:
-        """The mean over the given terms, counted."""
+        """The mean over the given terms, counted; all of them may be another kind of points than a sample is."""
         view = self.objective.over(rows)
-        return MeteredView(view, self.meter, self.objective, self.able, rows, view.terms, self.reuses_hessian)
+        able = abilities(type(view.at(np.zeros(self.objective.d))))
+        return MeteredView(view, self.meter, self.objective, able, rows, view.terms, self.reuses_hessian)

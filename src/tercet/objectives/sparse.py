@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.objectives.tables import ALL, NONE, UNLABELED, Coefficients, Picked, cut, gram_of
+from tercet.objectives.tables import ALL, NONE, UNLABELED, Coefficients, Picked, cut, gram_of, inverse_rms
+from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
 from tercet.watch import Look, unwatched
 
@@ -80,6 +80,14 @@ def csr_gram(data: Any, indices: Any, indptr: Any, rows: Any, c: Any, B: Any) ->
                 B[line + np.uint64(indices[k])] += a * data[k]
 
 
+@numba.njit(cache=True)
+def csr_squares(data: Any, indices: Any, squares: Any, count: Any) -> None:
+    """The sum of squares of each column, and how many of its entries are not 0."""
+    for j in range(len(data)):
+        squares[indices[j]] += data[j] * data[j]
+        count[indices[j]] += data[j] != 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class SparseTable:
     """Rows of a CSR array with sorted columns; the loops are compiled."""
@@ -89,12 +97,12 @@ class SparseTable:
     labels: NDArray[np.uint8] = field(default_factory=lambda: UNLABELED)
     look: Look = unwatched  # at the clock, before each piece of a Gram matrix
 
-    @cached_property
+    @once
     def shape(self) -> tuple[int, int]:
         """The number of rows here, and of columns."""
         return (len(self.rows) or self.A.shape[0], self.A.shape[1])
 
-    @cached_property
+    @once
     def pieces(self) -> list[slice]:
         """The rows in pieces that fit in the cache with all that is computed of them."""
         return cut(self.shape[0], PIECE)
@@ -151,6 +159,12 @@ class SparseTable:
         """Add the lower triangle of a piece of it."""
         self.look()
         csr_gram(*self.parts(piece), c, total.reshape(-1))
+
+    def scales(self) -> Vector:
+        """1 / rms of the entries of each column that are not 0; 1 for a column of zeros."""
+        squares, count = np.zeros(self.A.shape[1]), np.zeros(self.A.shape[1])
+        csr_squares(self.A.data, self.A.indices, squares, count)
+        return inverse_rms(squares, count)
 
     def whole_gram(self, total: Matrix) -> Matrix:
         """The symmetric matrix with that lower triangle."""

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
 from tercet.watch import Look, unwatched
 
 GROUPS = 16  # a sampled gradient's covariance is estimated from this many groups of rows
 BLOCK = 1 << 21  # bytes of the dense rows in one piece
 ALL = slice(None)
+SOME = 10_000  # dense rows that tell the scale of a column
 LONG = 0.1  # samples up to this fraction of the rows are copied: dense rows are long, and read well where they lie
 NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 UNLABELED: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
@@ -105,6 +106,15 @@ class Table(Protocol):
         """The rows as arrays, few at a time."""
         ...
 
+    def scales(self) -> Vector:
+        """1 / rms of the entries of each column that are not 0; 1 for a column of zeros."""
+        ...
+
+
+def inverse_rms(squares: Vector, count: Any) -> Vector:
+    """1 / sqrt(squares / count), 1 where there is nothing; squares that are too small for a number are nothing."""
+    return np.where(squares > 0.0, np.sqrt(np.maximum(count, 1) / np.where(squares > 0.0, squares, 1.0)), 1.0)
+
 
 def table_of(A: Any) -> Table:
     """The table of a NumPy array or a CSR array."""
@@ -142,12 +152,12 @@ class DenseTable:
     labels: NDArray[np.uint8] = field(default_factory=lambda: UNLABELED)
     look: Look = unwatched  # at the clock, before each piece of a Gram matrix
 
-    @cached_property
+    @once
     def shape(self) -> tuple[int, int]:
         """The number of rows here, and of columns."""
         return (len(self.rows) or self.A.shape[0], self.A.shape[1])
 
-    @cached_property
+    @once
     def pieces(self) -> list[slice]:
         """The rows in pieces that fit in the cache with all that is computed of them."""
         m, d = self.shape
@@ -213,3 +223,11 @@ class DenseTable:
     def whole_gram(self, total: Matrix) -> Matrix:
         """It is whole already."""
         return total
+
+    def scales(self) -> Vector:
+        """1 / rms of the entries of each column that are not 0, over some of the rows where there are many."""
+        some = self.A[:: max(1, self.A.shape[0] // SOME)]
+        squares, count = np.einsum("ij,ij->j", some, some), np.count_nonzero(some, axis=0)
+        for j in np.flatnonzero(squares == 0.0):  # a rare one
+            squares[j], count[j] = self.A[:, j] @ self.A[:, j], np.count_nonzero(self.A[:, j])
+        return inverse_rms(squares, count)

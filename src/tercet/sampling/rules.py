@@ -8,7 +8,7 @@ the sizes of the first and of the next iteration.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, inf, log, nan
+from math import ceil, inf, nan
 from numbers import Integral
 from typing import Protocol
 
@@ -193,16 +193,14 @@ class Adaptive:
 class Progressive:
     """Nested samples for f, g, B and T together, starting at `multiple` d terms; the default.
 
-    A sample is solved with its own function values until the decrease that the model still predicts is below `kappa`
-    times the decrease that sampling error alone can pretend,
+    A sample is solved with its own function values until the decrease that the model still predicts is below the one
+    that sampling error alone can pretend,
 
         1/2 tr((B + mu I)^-1 C),  C the covariance of the sampled gradient,
 
-    which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data. A first
-    sample above a fifth of the data and later ones above a tenth, which serve for an iteration or two, are passed over,
-    because scattered rows have to be collected first, which takes nearly as long as all rows in their order.
-    A run that has taken more than `hard` iterations, and three for every time its sample grew, will take many more, and
-    then it pays to grow by smaller steps, up to a third of the data, each solved to a sixth of `kappa`.
+    which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data. Samples
+    above a fifth of the data, which serve for an iteration or two, are passed over, because scattered rows have to be
+    collected first, which takes nearly as long as all rows in their order.
 
     When g is taken over all terms, B and T stay on the last sample, or on a tenth of the terms, if that is at least
     `lag` d, B for as long as it leaves less than a quarter of the gradient unexplained: their error, of the order
@@ -212,34 +210,28 @@ class Progressive:
 
     multiple: float = 20.0
     factor: float = 3.0
-    kappa: float = 0.3
-    hard: int = 12
     lag: float = 400.0
     nested: bool = True
     replacement: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("multiple", "kappa", "lag"):
+        for name in ("multiple", "lag"):
             positive("Progressive", name, getattr(self, name))
-        if not number(self.hard) >= 0:
-            raise ValueError(f"Progressive(hard={self.hard!r}): hard is a number of iterations that is at least 0.")
         above_one("Progressive", "factor", self.factor, NEVER_FULL)
         check_draws(self)
 
     def first(self, n: int, d: int) -> Sizes:
         """multiple * d terms, or all of them where that is most of the data anyway."""
-        return self.settle(ceil(min(n, self.multiple * d)), n, 5.0)
+        return self.settle(ceil(min(n, self.multiple * d)), n)
 
     def next(self, outlook: Outlook) -> Sizes:
         """The same sample while it still teaches, else the next larger one."""
         m, n = outlook.sizes.hessian, outlook.n
-        hard = outlook.iteration > self.hard + 3.0 * max(0.0, log(m / (self.multiple * outlook.d), self.factor))
-        kappa, factor, near = (self.kappa / 6, min(2.0, self.factor), 3.0) if hard else (self.kappa, self.factor, 10.0)
         if outlook.sizes.value >= n:
             return self.follow(outlook) if outlook.missed > MISSED else outlook.sizes
-        if not (outlook.noisy or outlook.noise_share * kappa >= 1.0):
+        if not (outlook.noisy or outlook.noise_share >= 1.0):
             return outlook.sizes
-        grown = self.settle(ceil(min(n, factor * m)), n, near)
+        grown = self.settle(ceil(min(n, self.factor * m)), n)
         behind = min(m, n // 10)
         lags = grown.value == n and self.lag * outlook.d * (2.0 / outlook.cost) ** 2 <= behind
         return replace(grown, hessian=behind, third=behind) if lags else grown
@@ -250,7 +242,7 @@ class Progressive:
         m = self.settle(ceil(min(n, self.factor * sizes.hessian)), n, max(1.0, 20.0 / outlook.cost)).hessian
         return replace(sizes, hessian=m, third=sizes.third if m == n else m)
 
-    def settle(self, m: int, n: int, near: float) -> Sizes:
+    def settle(self, m: int, n: int, near: float = 5.0) -> Sizes:
         """m terms, or all of them where less than the factor `near` is missing."""
         m = n if near * m >= n else max(m, 2)
         return Sizes(m, m, m, m)

@@ -13,7 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.methods.run import Method
-from tercet.records import Certificate, Status, Vector
+from tercet.objectives.class_model import ClassModel
+from tercet.records import Certificate, Matrix, Status, Vector
 from tercet.result import Result
 from tercet.sklearn.common import (
     announce,
@@ -27,6 +28,7 @@ from tercet.sklearn.common import (
     solve,
     used_rows,
 )
+from tercet.sklearn.joint import joint_errors, joint_model, solve_joint
 
 LOSSES = ("sigmoid_squares", "logistic")
 
@@ -36,7 +38,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 
     `loss` is "sigmoid_squares", l = 1/2 (p - y)^2, or "logistic", l = -y log p - (1 - y) log(1 - p), both with
     p = 1 / (1 + exp(-z)), z = a'x and y in {0, 1}; the second is convex and not bounded. Both are proper scores, so
-    that p estimates a probability. More than two classes are fitted one against the rest.
+    that p estimates a probability. More than two classes are fitted one against the rest (`multi_class="ovr"`), or all
+    at once (`multi_class="multinomial"`) with p = softmax(z) and l = 1/2 |p - e_y|^2 or -log p_y; see `ClassModel`.
 
     `class_weight` is None, "balanced" (a class weighs inversely to the total weight of its rows) or a dict of weights
     by label; it multiplies `sample_weight`. `l2` is that of `LinearModel`; `tol`, `order`, `method` and `max_seconds`
@@ -47,8 +50,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     has one, and the KeyboardInterrupt goes on.
 
     After `fit`: `classes_`; `coef_`, of shape (1, n_features) for two classes, else (n_classes, n_features);
-    `intercept_` and `n_iter_`, one for each row of `coef_`; `result_` and `certificate_`, tuples where there are more
-    than two classes; `n_features_in_`, and `feature_names_in_` where X names its columns.
+    `intercept_`, one for each row of `coef_`; `n_iter_`, one for each run; `result_` and `certificate_`, tuples where
+    more than two classes were fitted one against the rest; `n_features_in_`, and `feature_names_in_` where X names its
+    columns.
     """
 
     classes_: NDArray[Any]
@@ -62,10 +66,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self,
         loss: str = "sigmoid_squares",
         *,
+        multi_class: str = "ovr",
         l2: float = 1e-3,
         fit_intercept: bool = True,
         class_weight: Any = None,
-        tol: float = 1e-8,
+        tol: float | None = None,
         order: int | None = None,
         max_iter: int = 1000,
         max_seconds: float | None = None,
@@ -74,6 +79,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         random_state: Any = None,
     ):
         self.loss = loss
+        self.multi_class = multi_class
         self.l2 = l2
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
@@ -88,6 +94,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RobustClassifier:
         """Minimize f for each class against the rest; of two classes, for the second against the first."""
         check_settings(self, LOSSES)
+        if self.multi_class not in ("ovr", "multinomial"):
+            raise ValueError(f"RobustClassifier(multi_class={self.multi_class!r}): choose 'ovr' or 'multinomial'.")
         X, y = rows_of(self, X, y)
         check_classification_targets(y)
         X, y, w = used_rows(X, y, sample_weight)
@@ -104,6 +112,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.classes_.tolist()}; fit a clone instead."
             )
         w, seed = row_weights(self.class_weight, classes, y, w), seed_of(self)
+        if self._is_joint(classes):
+            return self._fit_joint(joint_model(self, X, y, w), past, seed)
         parts = against_the_rest(classes)
         results: list[Result] = []
         for k in parts:
@@ -114,6 +124,19 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         if len(results) == len(parts):
             self._keep(classes, results, X.shape[1])
         announce(self, results, [f" of class {classes[k]!r}" for k in parts[: len(results)]])
+        return self
+
+    def _is_joint(self, classes: NDArray[Any]) -> bool:
+        """Of two classes the second against the first is all there is."""
+        return self.multi_class == "multinomial" and len(classes) > 2
+
+    def _fit_joint(self, problem: ClassModel, past: Matrix | None, seed: int) -> RobustClassifier:
+        result = solve_joint(self, problem, past, seed)
+        W, d = problem.coefficients(result.x), problem.A.shape[1] - problem.intercept
+        self.classes_, self.coef_ = problem.classes, W[:, :d]
+        self.intercept_ = W[:, d] if self.fit_intercept else np.zeros(len(W))
+        self.n_iter_, self.result_, self.certificate_ = np.array([result.nit]), result, result.certificate
+        announce(self, [result], [""])
         return self
 
     def _keep(self, classes: NDArray[Any], results: list[Result], d: int) -> None:
@@ -137,8 +160,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[np.argmax(z, axis=1) if z.ndim == 2 else (z > 0).astype(np.intp)]
 
     def predict_proba(self, X: Any) -> Vector:
-        """1 - p and p; of more than two classes p_k / sum_j p_j."""
+        """1 - p and p; of more than two classes softmax(z), or p_k / sum_j p_j of one against the rest."""
         z = self.decision_function(X)
+        if self._is_joint(self.classes_):
+            return softmax(z, axis=1)
         return softmax(log_expit(z), axis=1) if z.ndim == 2 else np.column_stack([expit(-z), expit(z)])
 
     def standard_errors(self, X: Any, y: Any, sample_weight: Any = None) -> Vector:
@@ -157,6 +182,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.classes_.tolist()}; give the data of the fit."
             )
         w = row_weights(self.class_weight, classes, y, w)
+        if isinstance(self.result_, Result) and self._is_joint(classes):
+            return joint_errors(joint_model(self, X, y, w), self.result_)
         results = self.result_ if isinstance(self.result_, tuple) else (self.result_,)
         each = [
             sandwich(model(self, X, (y == classes[k]).astype(np.float64), w, self.loss), result, names_of(self))

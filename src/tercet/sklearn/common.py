@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,8 @@ def model(estimator: Any, X: Any, y: Vector, w: Vector | None, loss: str) -> Lin
 
 
 def solve(estimator: Any, problem: LinearModel, x0: Vector | None, seed: int) -> Result:
-    """`minimize` with an estimator's settings."""
-    return minimize(
+    """`minimize` with an estimator's settings; the result lets go of the problem, so that no data is kept with it."""
+    found = minimize(
         problem,
         x0,
         method=estimator.method,
@@ -112,6 +113,7 @@ def solve(estimator: Any, problem: LinearModel, x0: Vector | None, seed: int) ->
         max_iterations=estimator.max_iter,
         max_seconds=estimator.max_seconds,
     )
+    return replace(found, infers=None)
 
 
 def announce(estimator: Any, results: Sequence[Result], parts: Sequence[str]) -> None:
@@ -144,7 +146,8 @@ def sandwich(problem: LinearModel, result: Result, names: Sequence[str] = ()) ->
     if not problem.traits.dense:
         raise ValueError(f"standard_errors: {problem.d} coefficients are too many to form the Hessian; drop features.")
     point = problem.over(None).at(result.x)
-    if np.linalg.norm(point.gradient()) > 10 * result.certificate.eps1:
+    told = result.certificate.chi1 + result.certificate.rounding_g + result.certificate.eps1
+    if np.linalg.norm(point.gradient()) > 1e3 * told + 1e-12 * np.linalg.norm(point.hessian() @ result.x):
         raise ValueError("standard_errors: the fit is not a critical point of these rows; give the data of the fit.")
     c, table = point.margins.coefficients(1), point.view.table
     mean = table.weigh(c) / problem.n

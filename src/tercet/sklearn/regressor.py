@@ -73,7 +73,7 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
         scale: float | None = None,
         l2: float = 0.0,
         fit_intercept: bool = True,
-        tol: float = 1e-8,
+        tol: float | None = None,
         order: int | None = None,
         max_iter: int = 1000,
         max_seconds: float | None = None,

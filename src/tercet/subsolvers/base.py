@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from tercet.model import power_of
 from tercet.objectives.base import Traits
-from tercet.objectives.metered import MeteredPoint
 from tercet.records import Matrix, Meets, Step, Vector
 from tercet.vectors import length
 
 
 @dataclass(frozen=True, eq=False)
 class Taylor:
-    """g, B and T at x: the gradient, and the points that give products with B and T (T is None for order 2)."""
+    """g, B and T at x: the gradient, and the points that give products with B and T (T is None for order 2).
+
+    All are in the coordinates of a step (`tercet.frame`).
+    """
 
     g: Vector
-    B: MeteredPoint
-    T: MeteredPoint | None
+    B: Any
+    T: Any
     forms_third: bool  # the d x d x d third derivative may be formed
+    wait: Callable[..., Any] = lambda work, matrix: work(matrix)  # work(matrix), or the end when the time is up
 
 
 @dataclass(frozen=True)
 class Ask:
     """What is asked of a sub-solver: sigma for the model without T and with it, the power p, and a bound on |s|.
 
+    The bound is that of the model's step; one that T corrects may be longer by half.
     `buy_third` says whether a third derivative may be bought for this step, `unexplained` what the last quadratic model
     left of the gradient.
     """
@@ -70,6 +76,9 @@ class Needs:
 
     power: int | None = None  # of the regularizer; None: that of the method
     same_terms: bool = False  # B and T are taken over the terms of f
+    own_units: bool = False  # it works on x itself, whatever the units of the method
+    forms_hessian: bool = False  # B is formed as a matrix anyway, and may serve for more
+    linear: bool = False  # steps are made of the Jacobian of residuals
 
 
 class Particular(Protocol):
@@ -87,4 +96,4 @@ def needs_of(subsolver: Any, traits: Traits, sizes: Any) -> Needs:
 
 def meets_first(gradient: Vector, s: Vector, theta: float) -> bool:
     """chi_{m,1}(s) <= theta |s|^3 (Condition 2, i = 1)."""
-    return length(gradient) <= theta * length(s) ** 3
+    return length(gradient) <= theta * power_of(length(s), 3)

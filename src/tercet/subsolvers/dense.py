@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from tercet.checks import positive, whole
+from tercet.checks import positive
 from tercet.critical.measures import third_order_measure
-from tercet.model import DenseModel, Regularizer, add_third
-from tercet.objectives.metered import MeteredPoint
+from tercet.model import DenseModel, Regularizer, add_third, power_of
+from tercet.objectives.base import Traits
+from tercet.once import once
 from tercet.records import Forecast, Matrix, Meets, Step, Tensor, Vector
-from tercet.subsolvers.base import Ask, Taylor, Workspace, meets_first
+from tercet.subsolvers.base import Ask, Needs, Taylor, Workspace, meets_first
 from tercet.subsolvers.newton import minimize_model
 from tercet.subsolvers.spectral import Tridiagonal
 from tercet.vectors import length
@@ -23,22 +24,25 @@ class Dense:
     """Minimize the model with B as a matrix.
 
     Where T can be formed (a plain function of few variables), the model is minimized to |grad m| <= theta |s|^3 and
-    a fraction `relative` of |g| by a trust-region Newton method that cannot jump. Otherwise T enters through
-    `products` products: the step of the second-order model, s_2, is corrected to the minimizer of
+    a fraction `relative` of |g| by a trust-region Newton method that cannot jump, and where no sigma holds it, within
+    the radius in which its cubic term does not outweigh the others. Otherwise T enters by one product: the step s_2 of
+    the second-order model, (B + mu I) s_2 = -g, is corrected by
 
-        (g + 1/2 T[s_2]^2)'s + 1/2 s'Bs + sigma/4 |s|^4,
+        u = -1/2 (B + mu I)^-1 T[s_2]^2,
 
-    Chebyshev's correction, which has third-order convergence at the price of one product.
+    Chebyshev's correction, which has third-order convergence and costs no factorization.
     """
 
     theta: float = 100.0
     relative: float = 1e-4
-    products: int = 1
 
     def __post_init__(self) -> None:
         positive("Dense", "theta", self.theta)
         positive("Dense", "relative", self.relative)
-        whole("Dense", "products", self.products, most=100)
+
+    def needs(self, traits: Traits, sizes: Any) -> Needs:
+        """B as a matrix, whatever that takes."""
+        return Needs(forms_hessian=True)
 
     def prepare(self, taylor: Taylor) -> Workspace:
         """Take B, and T where it is to be formed."""
@@ -54,54 +58,46 @@ class SpectralWorkspace:
     settings: Dense
     taylor: Taylor
     shift: float = 0.0
-    plain: tuple[tuple[float, int, float], Vector, float] | None = None
+    plain: tuple[tuple[float, int, float], Step, float] | None = None
 
-    @cached_property
+    @once
     def B(self) -> Matrix:
         """The Hessian."""
         return self.taylor.B.hessian()
 
-    @cached_property
+    @once
     def tridiagonal(self) -> Tridiagonal:
         """B = QTQ'."""
-        at = self.taylor.B
-        return at.view.meter.wait(Tridiagonal.of, self.B) if isinstance(at, MeteredPoint) else Tridiagonal.of(self.B)
+        return self.taylor.wait(Tridiagonal.of, self.B)
 
-    def minimize(self, g: Vector, sigma: float, ask: Ask) -> Vector:
+    def plain_step(self, ask: Ask) -> Step:
         """The minimizer of g's + 1/2 s'Bs + sigma/p |s|^p within the radius."""
-        s, self.shift = self.tridiagonal.minimize(g, sigma, ask.power, ask.radius)
-        return s
-
-    def plain_step(self, ask: Ask) -> Vector:
-        """The step of the model without T."""
         wanted = (ask.sigma2, ask.power, ask.radius)
         if self.plain is None or self.plain[0] != wanted:
-            self.plain = (wanted, self.minimize(self.taylor.g, ask.sigma2, ask), self.shift)
+            s, shift = self.tridiagonal.minimize(self.taylor.g, *wanted)
+            self.plain = wanted, Step(s, self.forecast(s), None, 1, acting(shift, s, ask)), shift
         self.shift = self.plain[2]
         return self.plain[1]
 
     def solve(self, ask: Ask) -> Step:
-        """The second-order step, corrected by T where that is worth its price."""
-        g, point = self.taylor.g, self.taylor.T
-        s = self.plain_step(ask)
-        plain = Step(s, self.forecast(s), None, 1, ask.sigma2)
+        """The second-order step, corrected by T where that may be bought."""
+        point, plain = self.taylor.T, self.plain_step(ask)
         if point is None or not ask.buy_third:
             return plain
-        for bought in range(1, self.settings.products + 1):
-            bend = point.third_square(s)
-            s = limited(s, self.minimize(g + 0.5 * bend, ask.sigma3, ask), bought == 1)
+        bend = point.third_square(plain.s)
+        s = plain.s + limited(-0.5 * self.tridiagonal.solve(bend, self.shift), 0.5 * length(plain.s))
         quadratic = self.forecast(s)
         cubic = add_third(quadratic, s, bend)
         # T[s_2]^2 is not T[s]^2: where the corrected step does not even promise a decrease, the plain one is tried.
-        return Step(s, quadratic, cubic, 1 + bought, ask.sigma3) if cubic.decrease > 0 else plain
+        return Step(s, quadratic, cubic, 2, plain.sigma) if cubic.decrease > 0 else plain
 
     def meets(self, step: Step, ask: Ask) -> Meets:
-        """For the quadratic model as the radius left it; after a correction by T nothing more is bought to check it."""
+        """For the quadratic model with the sigma that the radius stands for; a correction is not checked."""
         if step.cubic:
             return None, None, None
-        gradient = step.quadratic.gradient + Regularizer(ask.sigma2, ask.power).gradient(step.s)
+        gradient = step.quadratic.gradient + Regularizer(step.sigma, ask.power).gradient(step.s)
         r = length(step.s)
-        lowest = ask.sigma2 * r ** (ask.power - 2) - self.tridiagonal.floor  # hess m >= B + sigma |s|^(p-2) I
+        lowest = step.sigma * power_of(r, ask.power - 2) - self.tridiagonal.floor  # hess m >= B + sigma |s|^(p-2) I
         return meets_first(gradient, step.s, self.settings.theta), -lowest <= self.settings.theta * r * r, None
 
     def forecast(self, s: Vector) -> Forecast:
@@ -115,11 +111,15 @@ class SpectralWorkspace:
         return 0.5 * T.inverse_forms(T.rotate(vectors.T), self.shift)
 
 
-def limited(before: Vector, after: Vector, first: bool) -> Vector:
-    """The corrected step, no further from the uncorrected one than half its length: T[s_2]^2 says nothing beyond."""
-    change = after - before
-    room, far = 0.5 * length(before), length(change)
-    return before + change * (room / far) if first and far > room else after
+def acting(shift: float, s: Vector, ask: Ask) -> float:
+    """The sigma with which s minimizes the model: that of the radius where it binds, mu / |s|^(p-2)."""
+    return max(ask.sigma2, shift / max(power_of(length(s), ask.power - 2), 1e-300)) if shift > 0.0 else ask.sigma2
+
+
+def limited(u: Vector, most: float) -> Vector:
+    """A correction, no longer than half the step that it corrects: T[s_2]^2 says nothing beyond."""
+    size = length(u)
+    return u * (most / size) if size > most else u
 
 
 @dataclass(eq=False)
@@ -129,7 +129,7 @@ class FormedWorkspace:
     settings: Dense
     taylor: Taylor
 
-    @cached_property
+    @once
     def T(self) -> Tensor:
         """The third derivative, formed."""
         assert self.taylor.T is not None
@@ -140,10 +140,18 @@ class FormedWorkspace:
         g, B = self.taylor.g, self.taylor.B.hessian()
         T, sigma = (self.T, ask.sigma3) if ask.buy_third else (None, ask.sigma2)
         model = DenseModel(g, B, T, Regularizer(sigma, ask.power))
-        s, inner = minimize_model(model, self.settings.theta, self.settings.relative, ask.radius)
-        Bs = B @ s
-        quadratic = Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
-        return Step(s, quadratic, None if T is None else add_third(quadratic, s, (T @ s) @ s), inner, sigma)
+        radius = ask.radius
+        while True:
+            s, inner = minimize_model(model, self.settings.theta, self.settings.relative, radius)
+            Bs = B @ s
+            quadratic = Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
+            if T is None:
+                return Step(s, quadratic, None, inner, sigma)
+            cubic = add_third(quadratic, s, (T @ s) @ s)
+            bend, rest = abs(cubic.decrease - quadratic.decrease), max(abs(float(g @ s)), 0.5 * abs(float(s @ Bs)))
+            if sigma > 0.0 or not bend > rest:  # else nothing but the radius holds the cubic term
+                return Step(s, quadratic, cubic, inner, sigma)
+            radius = 0.5 * length(s)
 
     def meets(self, step: Step, ask: Ask) -> Meets:
         """Whether chi_{m,i}(s) <= theta |s|^(4-i) for i = 1, 2, 3."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tercet.checks import positive, whole
-from tercet.model import Regularizer, add_third
+from tercet.model import Regularizer, add_third, power_of
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Ask, Taylor, Workspace, meets_first
-from tercet.subsolvers.dense import limited
+from tercet.subsolvers.dense import acting, limited
 from tercet.subsolvers.spectral import EPS, Tridiagonal, regularized_step
 from tercet.vectors import combine, length
 
@@ -111,7 +111,8 @@ class KrylovWorkspace:
             if self.V:
                 z, shift = self.coordinates(ask)
                 left = 0.0 if self.rest is None else length(self.rest) * abs(float(z[-1]))
-                enough = max(min(self.settings.relative * norm, self.settings.theta * length(z) ** 3), 1e-14 * norm)
+                cube = self.settings.theta * power_of(length(z), 3)
+                enough = max(min(self.settings.relative * norm, cube), 1e-14 * norm)
                 if left <= enough or self.cautious(ask):
                     return z, shift
             if not self.extend():
@@ -123,18 +124,18 @@ class KrylovWorkspace:
         if not np.any(g):
             return Step(np.zeros_like(g), Forecast(0.0, g), None, 0, ask.sigma2)
         before = len(self.V)
-        z, _ = self.minimize(ask)
-        s = combine(z, self.V)
-        plain = Step(s, self.forecast(z), None, len(self.V) - before, ask.sigma2)
-        if point is None or not ask.buy_third or self.cautious(ask):
+        z, shift = self.minimize(ask)
+        s, cautious = combine(z, self.V), self.cautious(ask)
+        sigma = ask.sigma2 if cautious else acting(shift, z, ask)  # a cautious step minimizes the model with no sigma
+        plain = Step(s, self.forecast(z), None, len(self.V) - before, sigma)
+        if point is None or not ask.buy_third or cautious:
             return plain
         bend = point.third_square(s)
-        c = 0.5 * np.array([float(v @ bend) for v in self.V])
-        c[0] += length(g)
-        z = limited(z, regularized_step(self.tridiagonal, c, ask.sigma3, ask.power, ask.radius)[0], True)
+        c = np.array([float(v @ bend) for v in self.V])
+        z = z + limited(-0.5 * self.tridiagonal.shifted(shift)(c), 0.5 * length(z))
         s, quadratic = combine(z, self.V), self.forecast(z)
         cubic = add_third(quadratic, s, bend)
-        return Step(s, quadratic, cubic, plain.inner, ask.sigma3) if cubic.decrease > 0 else plain
+        return Step(s, quadratic, cubic, plain.inner, plain.sigma) if cubic.decrease > 0 else plain
 
     def forecast(self, z: Vector) -> Forecast:
         """g's + 1/2 s'Bs and its gradient g + Bs at s = Vz; BV = VT and, beyond the last vector, the rest."""
@@ -149,7 +150,7 @@ class KrylovWorkspace:
         """The first condition for the quadratic model; the others would take products."""
         if step.cubic:
             return None, None, None
-        gradient = step.quadratic.gradient + Regularizer(ask.sigma2, ask.power).gradient(step.s)
+        gradient = step.quadratic.gradient + Regularizer(step.sigma, ask.power).gradient(step.s)
         return meets_first(gradient, step.s, self.settings.theta), None, None
 
     def decreases(self, vectors: Matrix) -> Vector | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tercet.model import DenseModel
+from tercet.model import DenseModel, power_of
 from tercet.records import Vector
 from tercet.subsolvers.spectral import Tridiagonal
 
@@ -25,7 +25,7 @@ def minimize_model(
     reach, norm = first_reach(model, radius), float(np.linalg.norm(model.g))
     for iteration in range(iterations):
         room = radius - float(np.linalg.norm(s))
-        small = min(relative * norm, theta * float(np.linalg.norm(s)) ** 3)
+        small = min(relative * norm, theta * power_of(float(np.linalg.norm(s)), 3))
         if np.linalg.norm(gradient) <= small or float(np.linalg.norm(s)) >= 0.999 * radius:
             return s, iteration
         step, forecast = trust_step(model, s, gradient, min(reach, room))

@@ -7,12 +7,13 @@ trial of a mu costs a tridiagonal solve.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tercet.model import power_of
+from tercet.once import once
 from tercet.records import Matrix, Vector
 from tercet.vectors import length
 from tercet.watch import LONG, tridiagonalize
@@ -62,7 +63,7 @@ class Tridiagonal:
             Tz[1:] += self.off * z[:-1]
         return Tz
 
-    @cached_property
+    @once
     def bound(self) -> float:
         """A number that no |eigenvalue| exceeds."""
         rows = np.abs(self.diag)
@@ -70,7 +71,7 @@ class Tridiagonal:
         rows[:-1] += np.abs(self.off)
         return float(np.max(rows))
 
-    @cached_property
+    @once
     def floor(self) -> float:
         """max(0, -lambda_min), the smallest shift that leaves no negative curvature."""
         if lapack().dpttrf(self.diag, self.off)[2] == 0:
@@ -96,14 +97,20 @@ class Tridiagonal:
         s, mu = regularized_step(self, self.rotate(g), sigma, power, radius)
         return self.rotate(s, back=True), mu
 
+    def shifted(self, shift: float) -> Any:
+        """v -> (T + shift I)^-1 v, with a shift that is a little larger where rounding asks for it."""
+        rise = max(shift - self.floor, EPS * self.bound, 1e-290)
+        while (solve := self.solver(rise)) is None:
+            rise *= 4.0
+        return solve
+
+    def solve(self, v: Vector, shift: float) -> Vector:
+        """(B + shift I)^-1 v."""
+        return self.rotate(self.shifted(shift)(self.rotate(v)), back=True)
+
     def inverse_forms(self, columns: Matrix, shift: float) -> Vector:
         """v'(T + shift I)^-1 v for each of the columns v."""
-        rise = max(shift - self.floor, EPS * self.bound, 1e-290)
-        solve = self.solver(rise)
-        while solve is None:
-            rise *= 4.0
-            solve = self.solver(rise)
-        return np.einsum("ij,ij->j", columns, solve(columns))
+        return np.einsum("ij,ij->j", columns, self.shifted(shift)(columns))
 
 
 @cache
@@ -124,7 +131,7 @@ def regularized_step(T: Tridiagonal, c: Vector, sigma: float, power: int, radius
     if T.floor == 0.0:
         if not c.any():
             return np.zeros_like(c), 0.0
-        solve = T.solver(0.0)
+        solve = T.solver(EPS * T.bound)  # an eigenvalue that is 0 but for rounding leads nowhere
         if solve is not None:
             s = -solve(c)
             r = length(s)

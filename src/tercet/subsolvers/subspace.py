@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tercet.checks import positive, whole
 from tercet.objectives.base import NotFiniteError, Traits
+from tercet.once import once
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Ask, Needs, Taylor, Workspace
 from tercet.subsolvers.dense import Dense, SpectralWorkspace
@@ -57,7 +57,7 @@ class Subspace:
                 f"minimize(method=...): Subspace() remembers steps, and {sizes!r} draws other terms each time; "
                 "give sizes=Progressive() or Full(), or subsolver=Krylov()."
             )
-        return Needs(power=3, same_terms=True)
+        return Needs(power=3, same_terms=True, own_units=True)
 
     def prepare(self, taylor: Taylor) -> Workspace:
         """Nothing is computed yet."""
@@ -93,7 +93,7 @@ class SubspaceWorkspace:
     span: Any = None
     last: tuple[Ask, Step] | None = None  # the stop test asks for it, too
 
-    @cached_property
+    @once
     def source(self) -> Any:
         """What A makes of directions at x."""
         return self.taylor.B.engine.images(self.taylor.B)
@@ -117,7 +117,7 @@ class SubspaceWorkspace:
         p = p if fits(p) else g
         return p, self.source.along(p)
 
-    @cached_property
+    @once
     def first(self) -> SpectralWorkspace:
         """The quadratic model at x."""
         return model(self.span.at())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,13 @@ from torch import Tensor
 
 from tercet.checks import refuse_masked
 from tercet.objectives.base import Bound, Traits, digest, name_of
+from tercet.objectives.device.arrays import DeviceShuffle, TorchArrays
 from tercet.objectives.finite_sum import GROUPS, sum_traits
+from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
 from tercet.torch.graph import Graph, Latest, differentiate, to_host
 from tercet.torch.point import TorchPoint
+from tercet.torch.rounds import CPU_CHUNK, CPU_ROWS, Room, can_group, room_of, sums_by_group
 from tercet.torch.structure import Structure, entries_of, full_roles, plain_roles
 
 PROBED = 3  # the loss is tried on this many examples before a run
@@ -32,11 +34,12 @@ class FiniteSum:
     then is also the default of x0.
 
     `data` is a tensor, a tuple of tensors with the examples along the first axis, or a torch `Dataset`. Sums run on its
-    device, over chunks of `chunk` examples; memory is that of the graph of one chunk. The loss sees one example at a
-    time and is batched by `torch.func.vmap`; with `batched=True` it takes a batch and returns one loss for each of its
-    examples, which is faster and asks less of the operations. It must not draw random numbers, nor couple examples:
-    put a module with dropout or batch normalization in eval mode. The precision is that of x0: float32 where all of it
-    is float32, else float64; floating data is taken in the same. Derivatives of all orders are by reverse mode.
+    device, over chunks of `chunk` examples (default: 4096 on a CPU, elsewhere as many as a fifth of the free memory has
+    room for); memory is that of the graph of one chunk. The loss sees one example at a time and is batched by
+    `torch.func.vmap`; with `batched=True` it takes a batch and returns one loss for each of its examples, which is
+    faster and asks less of the operations. It must not draw random numbers, nor couple examples: put a module with
+    dropout or batch normalization in eval mode. The precision is that of x0: float32 where all of it is float32, else
+    float64; floating data is taken in the same. Derivatives of all orders are by reverse mode.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class FiniteSum:
         *,
         batched: bool = False,
         module: torch.nn.Module | None = None,
-        chunk: int = 4096,
+        chunk: int | None = None,
     ):
         if not callable(loss):
             raise ValueError(f"FiniteSum(loss={loss!r}): loss is a function loss(params, *example).")
@@ -54,12 +57,12 @@ class FiniteSum:
             raise ValueError(f"FiniteSum(batched={batched!r}): batched is True or False.")
         if module is not None and not isinstance(module, torch.nn.Module):
             raise ValueError(f"FiniteSum(module={module!r}): module is a torch.nn.Module.")
-        if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
+        if isinstance(chunk, bool) or not isinstance(chunk, int | None) or (chunk is not None and chunk < 1):
             raise ValueError(f"FiniteSum(chunk={chunk!r}): chunk is a positive number of examples.")
         self.loss, self.batched, self.module = loss, batched, module
         self.data = check_data(data)
         self.n = len(self.data[0])
-        self.chunk = GROUPS * -(-min(chunk, self.n) // GROUPS)
+        self.chunk = chunk
 
     def fingerprint(self) -> dict[str, str]:
         """The loss's name and code, the data, and which entries of the module are variables."""
@@ -76,11 +79,16 @@ class FiniteSum:
         structure = self.structure(x0)
         fixed = structure.fixed()
         data = [t.to(structure.dtype) if t.is_floating_point() else t for t in self.data]
-        objective = SumObjective(self.losses(structure, fixed), data, structure, self.n, self.chunk)
+        objective = SumObjective(self.losses(structure, fixed), data, structure, self.n, GROUPS)
         with torch.enable_grad():
             graph = probe(objective, self.batched)
             graph.check("FiniteSum(loss=...)")
-            objective = replace(objective, batches=graph.can_batch())
+            few, leaves, batches = [t[:PROBED] for t in data], graph.leaves, graph.can_batch()
+            groups = can_group(objective.losses, leaves, few)
+            room = room_of(objective.losses, leaves, data)
+        fits = CPU_CHUNK if room is None else room.chunk(self.n)
+        chunk = GROUPS * -(-min(self.chunk or fits, self.n) // GROUPS)
+        objective = replace(objective, chunk=chunk, batches=batches, groups=groups, room=room)
         return Bound(objective, structure.start(), structure.restore)
 
     def structure(self, x0: Any) -> Structure:
@@ -146,7 +154,7 @@ def check_data(data: Any) -> tuple[Tensor, ...]:
     if len(devices) != 1:
         raise ValueError(f"FiniteSum(data=...): the tensors are on {sorted(devices)}; move them to one device.")
     for t in tensors:
-        if t.is_floating_point() and not bool(torch.isfinite(t).all()):
+        if t.is_floating_point() and not all(bool(torch.isfinite(end)) for end in torch.aminmax(t)):
             raise ValueError("FiniteSum(data=...): data holds nan or inf; drop or fill those entries first.")
     return tensors
 
@@ -195,8 +203,10 @@ class SumObjective:
     n: int
     chunk: int
     batches: bool = True  # whether rows of a Hessian can be taken some at once
+    groups: bool = False  # whether gradients over groups can be taken at once
+    room: Room | None = None  # for graphs; None on a CPU
 
-    @cached_property
+    @once
     def d(self) -> int:
         """The number of variables."""
         return sum(self.structure.sizes)
@@ -204,13 +214,24 @@ class SumObjective:
     @property
     def traits(self) -> Traits:
         """A Hessian is a product for each variable, some of them at once."""
-        return sum_traits(self.d, "derivatives by PyTorch")
+        return sum_traits(self.d, "derivatives by PyTorch", float(torch.finfo(self.structure.dtype).eps))
 
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""
         if rows is None:
             return SumView(self, None, self.n)
+        if isinstance(rows, Tensor):  # of `shuffle`
+            return SumView(self, rows, len(rows))
         return SumView(self, torch.from_numpy(np.array(rows, dtype=np.int64)).to(self.structure.device), len(rows))
+
+    def shuffle(self, seed: int) -> DeviceShuffle | None:
+        """An order of the examples whose beginnings are samples, on a device that is no CPU."""
+        place = self.structure.device
+        return None if place.type == "cpu" else DeviceShuffle(TorchArrays(place, "float64", "float64"), self.n, seed)
+
+    def rows_at_once(self, m: int) -> int:
+        """Rows of a Hessian over m examples that are taken at once."""
+        return CPU_ROWS if self.room is None else self.room.rows(m)
 
 
 @dataclass(eq=False)
@@ -256,8 +277,9 @@ class SumView:
     def new_graphs(self, x: Vector) -> Iterator[Graph]:
         """The same, none of them kept."""
         leaves = self.leaves(x)
+        at_once = self.objective.rows_at_once(min(self.terms, self.objective.chunk))
         for total in self.sums(leaves):
-            yield Graph(total, leaves, self.objective.batches)
+            yield Graph(total, leaves, self.objective.batches, at_once)
 
     def value(self, x: Vector) -> float:
         """f(x)."""
@@ -272,13 +294,16 @@ class SumView:
 
     def groups(self, x: Vector) -> tuple[float, Matrix]:
         """f(x), and sums of gradients over groups, to which the examples are dealt in turn."""
-        leaves = self.leaves(x)
+        leaves, K = self.leaves(x), min(GROUPS, self.terms)
+        if self.objective.groups:
+            sums = to_host(sum_up(sums_by_group(self.objective.losses, leaves, batch, K) for batch in self.batches()))
+            return float(sums[:, 0].sum()) / self.terms, sums[:, 1:]
         totals = [torch.zeros(1 + self.objective.d, dtype=leaves[0].dtype, device=leaves[0].device)] * GROUPS
         for batch in self.batches():
             for k in range(min(GROUPS, len(batch[0]))):
                 losses = self.objective.losses(leaves, [t[k::GROUPS] for t in batch])
                 totals[k] = totals[k] + with_gradient(losses.sum(), leaves)
-        sums = to_host(torch.stack(totals[: min(GROUPS, self.terms)]))
+        sums = to_host(torch.stack(totals[:K]))
         return float(sums[:, 0].sum()) / self.terms, sums[:, 1:]
 
 

@@ -22,15 +22,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-BLOCKS = {"cpu": 16}  # rows of a Hessian that are taken at once, by device: more only fill the cache
-LARGE_BLOCK = 64  # elsewhere, where one launch is dear
+from tercet.once import once
 
 REMEDIES = (
     (
@@ -103,13 +101,13 @@ def naming() -> Iterator[None]:
 class Graph:
     """A scalar at its leaves, and products with its derivatives; g and its graph are kept.
 
-    Rows of B are taken some at once where `batches`; not every operation allows that (`can_batch` tells).
+    Rows of B are taken `at_once` where `batches`; not every operation allows that (`can_batch` tells).
     """
 
-    def __init__(self, value: Tensor, leaves: Sequence[Tensor], batches: bool = True):
-        self.value, self.leaves, self.batches = value, leaves, batches
+    def __init__(self, value: Tensor, leaves: Sequence[Tensor], batches: bool = True, at_once: int = 16):
+        self.value, self.leaves, self.batches, self.at_once = value, leaves, batches, at_once
 
-    @cached_property
+    @once
     def gradient(self) -> Tensor:
         """grad f, from which further derivatives can be taken."""
         return differentiate(self.value, self.leaves, again=True)
@@ -130,7 +128,7 @@ class Graph:
             return torch.zeros_like(basis)
         if not self.batches:
             return torch.stack([self.product(row) for row in basis])
-        return torch.cat([self.rows(some) for some in torch.split(basis, BLOCKS.get(g.device.type, LARGE_BLOCK))])
+        return torch.cat([self.rows(some) for some in torch.split(basis, self.at_once)])
 
     def rows(self, V: Tensor) -> Tensor:
         """B v for each row v of V, all at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from torch import Tensor
 import tercet
 from tercet.checks import positive
 from tercet.control.sigma import Control
-from tercet.critical.certify import Tolerances
-from tercet.methods.minimize import THIRD_ORDER_LIMIT
+from tercet.frame import Reach
+from tercet.methods.minimize import THIRD_ORDER_LIMIT, tolerances_of
 from tercet.methods.parts import Parts
 from tercet.methods.run import Run
 from tercet.methods.state import Memory, State
@@ -56,7 +56,7 @@ class STM(torch.optim.Optimizer):
         *,
         method: tercet.STM | tercet.SCR | None = None,
         tries: int = 10,
-        tol: float = 1e-8,
+        tol: float | None = None,
         order: int | None = None,
     ):
         method = tercet.STM() if method is None else method
@@ -64,13 +64,14 @@ class STM(torch.optim.Optimizer):
             raise ValueError(f"STM(method={method!r}): give a tercet.STM(...) or a tercet.SCR(...).")
         if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
             raise ValueError(f"STM(tries={tries!r}): tries is a positive number of trial steps.")
-        positive("STM", "tol", tol)
+        if tol is not None:
+            positive("STM", "tol", tol)
         if isinstance(order, bool) or order not in (None, 1, 2, 3):
             raise ValueError(f"STM(order={order!r}): order is 1, 2 or 3, or None to choose by the number of variables.")
         self.method = replace(method, sizes=Full())
         self.last: Row | Status | None = None
         self.batches = True  # found out at the first step
-        super().__init__(params, {"method": repr(self.method), "tries": tries, "tol": float(tol), "order": order})
+        super().__init__(params, {"method": repr(self.method), "tries": tries, "tol": tol, "order": order})
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "method": self.method, "last": self.last, "batches": self.batches}
@@ -103,7 +104,7 @@ class STM(torch.optim.Optimizer):
         objective = ClosureObjective(closure, leaves, self.batches)
         start = objective.x()
         order = group["order"] or (3 if len(start) <= THIRD_ORDER_LIMIT else 2)
-        run = Run.of(objective, start, 0, Tolerances.of(group["tol"], order), Meter(1))
+        run = Run.of(objective, start, 0, tolerances_of(group["tol"], order, objective.traits.epsilon), Meter(1))
         saved = self.state[group["params"][0]]
         try:
             if self.last is None:
@@ -146,6 +147,7 @@ def digested(memory: Memory) -> dict[str, Any]:
         "radius": float(c.radius),
         "length": float(memory.length),
         "unexplained": float(memory.unexplained),
+        **{f"reach_{name}": torch.from_numpy(np.array(part)) for name, part in asdict(memory.reach).items()},
     }
 
 
@@ -154,7 +156,8 @@ def recollect(saved: dict[str, Any]) -> Memory | None:
     if not saved:
         return None
     control = Control(saved["second"], saved["third"], saved["radius"])
-    return Memory(control, saved["step"], saved["length"], saved["unexplained"])
+    reach = Reach(*(saved[f"reach_{field.name}"].double().cpu().numpy() for field in fields(Reach)))
+    return Memory(control, reach, saved["step"], saved["length"], saved["unexplained"])
 
 
 @dataclass(eq=False)
@@ -176,7 +179,10 @@ class ClosureObjective:
         self.devices = sorted({p.device.index or 0 for p in self.parameters if p.device.type == "cuda"})
         self.luck = self.random_states()
         self.traits = Traits(
-            dense=self.d <= DENSE_LIMIT, forms_third=self.d <= FORMED_THIRD, provenance="derivatives by PyTorch"
+            dense=self.d <= DENSE_LIMIT,
+            forms_third=self.d <= FORMED_THIRD,
+            provenance="derivatives by PyTorch",
+            epsilon=max(float(torch.finfo(p.dtype).eps) for p in self.parameters),
         )
 
     def random_states(self) -> list[Tensor]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 
+from tercet.once import once
 from tercet.records import Matrix, Tensor, Vector
 from tercet.torch.graph import Graph, from_host, to_host
 
@@ -50,7 +50,7 @@ class TorchPoint:
     source: Source
     x: Vector
 
-    @cached_property
+    @once
     def grouped(self) -> tuple[float, Matrix]:
         """f(x), and sums of gradients over groups of the terms."""
         with torch.enable_grad():  # here and below: also where the caller has switched gradients off

@@ -196,7 +196,7 @@ def test_many_pieces_give_what_one_gives(sparse, loss, compiled, monkeypatch):
         near.hessian()
         here = view.at(x + 0.3 * s, near.carry)
         yield from (here.value(), here.gradient(), here.errors(), float(hessian_price(here)))
-        yield from (here.hessian(), here.engine.formed.c, here.engine.product(2, s), here.third_product(s, x))
+        yield from (here.hessian(), here.engine.product(2, s), here.third_product(s, x))
         yield from (float(third_price(here, s)), here.third_square(s), here.third_tensor(np.eye(D)))
 
     X, y, rng = data(n=500)

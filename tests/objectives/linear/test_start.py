@@ -22,27 +22,36 @@ SCALES = (1, 1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 1024, 1 / 4096, 0)
 @pytest.mark.parametrize("loss", ["sigmoid_squares", "logistic"])
 def test_the_lowest_of_eight_points_on_the_ray_is_taken(loss, start, sparse):
     problem = tercet.LinearModel(sp.csr_array(X) if sparse else X, Y, loss, l2=1e-3)
-    view, x = problem.over(np.arange(500)), start * np.ones(D)
+    view, x = problem.over(np.arange(160)), start * np.ones(D)
     values = [view.at(t * x).value() for t in SCALES]
-    taken, looks = shrink(view, x)
-    assert looks == len(SCALES)
+    taken, looked = shrink(view, x)
+    assert looked == len(SCALES) * 160
     np.testing.assert_array_equal(taken, SCALES[int(np.argmin(values))] * x)
     assert (taken is x) == (int(np.argmin(values)) == 0)
 
 
-def test_all_rows_and_a_start_at_zero_are_left_alone():
-    problem = tercet.LinearModel(X, Y, l2=1e-3)
-    x = 100.0 * np.ones(D)
-    assert shrink(problem.over(None), x) == (x, 0)
+@pytest.mark.parametrize(("m", "few"), [(150, 150), (500, 200), (1600, 200), (N, N // 8)])
+def test_some_of_many_rows_tell_the_way_back(m, few):
+    """All of up to 200, else 200 or an eighth of them, taken evenly."""
+    problem, x = tercet.LinearModel(X, Y, l2=1e-3), 100.0 * np.ones(D)
+    view = problem.over(np.arange(m) if m < N else None)
+    taken, looked = shrink(view, x)
+    assert looked == len(SCALES) * few
+    some = problem.over(np.linspace(0, m - 1, few).astype(int))
+    np.testing.assert_array_equal(taken, SCALES[int(np.argmin([some.at(t * x).value() for t in SCALES]))] * x)
+    assert view.at(taken).value() < view.at(x).value()
+
+
+def test_a_start_at_zero_is_left_alone():
     zero = np.zeros(D)
-    assert shrink(problem.over(np.arange(500)), zero) == (zero, 0)
+    assert shrink(tercet.LinearModel(X, Y, l2=1e-3).over(np.arange(500)), zero) == (zero, 0)
 
 
 def test_looks_are_counted_and_what_the_loss_raises_at_x0_comes_to_the_caller():
     meter = Meter(N)
     problem = tercet.LinearModel(X, Y, l2=1e-3)
     Metered.of(problem, meter).over(np.arange(500)).start(np.ones(D))
-    assert meter.counts().value == len(SCALES) * 500
+    assert meter.counts().value == len(SCALES) * 200
     assert meter.counts().gradient == 0
 
     class Broken:
@@ -62,8 +71,8 @@ def test_values_that_are_not_finite_are_passed_over():
             return 0.5 * (z - y) ** 2 + far, z - y + far, np.ones_like(z), np.zeros_like(z)
 
     problem = tercet.LinearModel(X, Y, Half(), l2=1e-3)
-    taken, _ = shrink(problem.over(np.arange(500)), 100.0 * np.ones(D))
-    assert np.max(np.abs(X[:500] @ taken)) <= 10.0
+    taken, _ = shrink(problem.over(np.arange(160)), 100.0 * np.ones(D))
+    assert np.max(np.abs(X[:160] @ taken)) <= 10.0
     nowhere = tercet.LinearModel(X, np.full(N, np.finfo(float).max), "squares")
     x = np.ones(D)
     with np.errstate(over="ignore"):
@@ -155,15 +164,17 @@ def test_a_start_is_looked_at_along_the_ray_and_then_brought_to_rest():
     X[:, :2] = np.random.default_rng(22).standard_normal((200, 2))
     view = LinearModel(X, (X[:, 0] > 0).astype(float), l2=1e-3).over(np.arange(50))
     x = np.array([300.0, 100.0, 700.0])
-    nearer, looks = shrink(view, x)
+    nearer, looked = shrink(view, x)
     found = view.start(x)
     assert 0.0 < nearer[2] < x[2]
     np.testing.assert_allclose(found.result, [*nearer[:2], 0.0], atol=1e-9)
-    assert (found.value, found.gradient, found.hessian, found.third) == (looks * 50, 0, 0, 0)
+    assert (found.value, found.gradient, found.hessian, found.third) == (looked, 0, 0, 0)
 
 
-def test_a_model_over_all_rows_is_brought_to_rest_for_nothing():
+def test_over_all_rows_the_directions_that_they_do_not_see_are_left_to_the_first_step():
     meter, X = Meter(4), np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0]])
-    view = Metered.of(LinearModel(X, [0, 1, 0, 1], l2=1.0), meter).over(None)
-    np.testing.assert_allclose(view.start(np.array([2.0, 5.0])), [2.0, 0.0], atol=1e-12)
-    assert meter.counts() == tercet.Counts(n=4)
+    view, x = Metered.of(LinearModel(X, [0, 1, 0, 1], l2=1e-9), meter).over(None), np.array([0.02, 5.0])
+    t = view.start(x) / x
+    assert t[0] == t[1]
+    assert t[0] in SCALES
+    assert meter.counts() == tercet.Counts(value=4 * len(SCALES), n=4)

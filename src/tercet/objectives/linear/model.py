@@ -11,14 +11,17 @@ import scipy.sparse as sp
 
 from tercet.checks import flag, memory, number, plain_array, sparse_matrix
 from tercet.objectives.base import Bound, Traits, check_length, digest, name_of
+from tercet.objectives.device.arrays import library_of
 from tercet.objectives.linear.point import LinearView, Penalty
 from tercet.objectives.losses import Formula, as_loss
 from tercet.objectives.tables import table_of
 from tercet.records import Rows, Vector
+from tercet.shards import Shards
 from tercet.watch import Look
 
 COMPILED = 10_000  # with fewer dense rows the compiled formulas do not repay their loading
 DENSE_LIMIT = 3000  # above this many variables a d x d Hessian is neither formed nor factored
+DEVICE_DENSE_LIMIT = 1500  # the same beside a device, where passes over the data are cheap and factorizations are not
 LARGEST = 1e90  # entries of X, and penalties: sums of their third powers are numbers
 VECTORS = 16  # of the length of x, that a run keeps
 
@@ -26,16 +29,34 @@ VECTORS = 16  # of the length of x, that a run keeps
 class LinearModel:
     """f(x) = (1/n) sum_i w_i l(a_i'x, y_i) + l2/2 |x|^2 + alpha sum_j x_j^2 / (1 + x_j^2).
 
-    X is a NumPy array or a SciPy sparse matrix with rows a_i. `loss` is a name (sigmoid_squares, logistic, squares,
-    cauchy, welsch, geman_mcclure; the last three with a `scale`), an object with `derivatives(z, y)` that gives l and
-    its first three derivatives in z, or a scalar JAX function l(z, y). `weights` are normalized to mean one. With
-    `intercept` a last coordinate is added to x that is not penalized.
+    X is a NumPy array or a SciPy sparse matrix with rows a_i. `loss` is a name (sigmoid_squares, logistic, squares;
+    cauchy, welsch, geman_mcclure, smooth_quantile, with a `scale`; poisson, negative_binomial, gamma, with the log
+    link), an object as `NegativeBinomial(0.5)` or one's own with `derivatives(z, y)` that gives l and its first three
+    derivatives in z, or a scalar JAX function l(z, y). `weights` are normalized to mean one. With `intercept` a last
+    coordinate is added to x that is not penalized.
+
+    With `Shards` in place of X, and neither y nor weights, it runs out of core: `LinearModel(shards, loss=...)` is a
+    `tercet.objectives.sharded.ShardedLinearModel`, which also takes `sample_bytes`.
+
+    X may also be an array of PyTorch, JAX or CuPy, in float64 or float32, on any device. It stays there, and so does
+    everything of its length. Sums are made in the precision `accumulate`, "float64" unless "float32" is asked for
+    float32 data. The result's x is a NumPy array, or one of the library of X with `returns="device"`.
     """
+
+    def __new__(cls, X: Any = None, y: Any = None, *settings: Any, **named: Any) -> Any:
+        """Data in memory, or shards."""
+        if not isinstance(X, Shards):
+            return super().__new__(cls)
+        if y is not None or named.get("weights") is not None:
+            raise ValueError("LinearModel(shards, y=..., weights=...): shards have their own; leave both out.")
+        from tercet.objectives.sharded.model import ShardedLinearModel
+
+        return ShardedLinearModel(X, *settings, **{name: named[name] for name in named if name != "weights"})
 
     def __init__(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         loss: Any = "sigmoid_squares",
         *,
         l2: float = 0.0,
@@ -43,36 +64,65 @@ class LinearModel:
         scale: float | None = None,
         weights: Any = None,
         intercept: bool = False,
+        accumulate: str | None = None,
+        returns: str = "numpy",
     ):
+        if y is None:
+            raise ValueError("LinearModel(y=None): give one target per row.")
         self.loss = as_loss(loss, scale)
+        l2, alpha = check_penalty("LinearModel", "l2", l2), check_penalty("LinearModel", "alpha", alpha)
+        self.intercept = flag("LinearModel", "intercept", intercept)
+        self.known_scales, self.given, self.device = cast(Vector | None, None), loss, cast(Any, None)
+        self.returns = check_returns(returns, accumulate, library_of(X) is not None)
+        if library_of(X) is not None:
+            self.lie_on_device(X, y, weights, l2, alpha, accumulate)
+        else:
+            self.lie_on_host(X, y, weights, l2, alpha)
+        self.names = names_of(X, self.intercept)
+
+    def lie_on_host(self, X: Any, y: Any, weights: Any, l2: float, alpha: float) -> None:
+        """Rows in NumPy and SciPy."""
         A = check_matrix(X)
         targets = check_targets(y, A.shape[0])
         if hasattr(self.loss, "check"):
             self.loss.check(targets)
-        l2, alpha = check_penalty("LinearModel", "l2", l2), check_penalty("LinearModel", "alpha", alpha)
-        self.intercept = flag("LinearModel", "intercept", intercept)
-        if intercept:
+        if self.intercept:
             A = add_ones(A)
-        mask = np.ones(A.shape[1])
-        if intercept:
-            mask[-1] = 0.0
         w = None if weights is None else check_weights(weights, A.shape[0])
-        self.A = A
+        self.A, d = A, A.shape[1]
         compiled = sp.issparse(A) or A.shape[0] >= COMPILED
-        wide, penalty = A.shape[1] > DENSE_LIMIT, Penalty(l2, alpha, mask)
+        wide, penalty = d > DENSE_LIMIT, Penalty(l2, alpha, penalized(d, self.intercept))
         formula = Formula.of(self.loss, compiled)
-        self.rows = LinearView(table_of(A), targets, w, self.loss, formula, penalty, compiled, wide)
+        self.rows: Any = LinearView(table_of(A), targets, w, self.loss, formula, penalty, compiled, wide)
         self.traits = Traits(dense=not wide, images=True, provenance="closed-form derivatives")
+
+    def lie_on_device(self, X: Any, y: Any, weights: Any, l2: float, alpha: float, accumulate: str | None) -> None:
+        """Rows where they are."""
+        from tercet.objectives.device.model import check_shape, device_data
+
+        check_shape(X)
+        d = int(X.shape[1]) + self.intercept
+        wide, penalty = d > DEVICE_DENSE_LIMIT, Penalty(l2, alpha, penalized(d, self.intercept))
+        data = device_data(X, y, weights, self.loss, self.given, penalty, self.intercept, accumulate, wide)
+        self.A, self.rows, self.device = X, data.view, data
+        self.traits = Traits(dense=not wide, images=True, provenance=data.provenance, epsilon=data.epsilon)
 
     @property
     def n(self) -> int:
         """The number of rows."""
-        return self.A.shape[0]
+        return self.rows.table.shape[0]
 
     @property
     def d(self) -> int:
         """The number of coefficients, the intercept among them."""
-        return self.A.shape[1]
+        return self.rows.table.shape[1]
+
+    @property
+    def scales(self) -> Vector:
+        """1 / rms of a_ij over the rows where it is not 0: a step by which these margins change by one."""
+        if self.known_scales is None:
+            self.known_scales = self.rows.table.scales()
+        return self.known_scales
 
     def over(self, rows: Rows | None) -> LinearView:
         """The model over the given rows; all of them without a copy."""
@@ -87,25 +137,57 @@ class LinearModel:
     def fingerprint(self) -> dict[str, str]:
         """Digests of X, y and the weights; the loss and the penalties by their values."""
         view, A = self.rows, self.A
-        X = digest(A.data, A.indices, A.indptr) if sp.issparse(A) else digest(A)
         settings = {"l2": view.penalty.l2, "alpha": view.penalty.alpha, "intercept": self.intercept}
+        if self.device is not None:
+            data = self.device.fingerprint()
+        else:
+            X = digest(A.data, A.indices, A.indptr) if sp.issparse(A) else digest(A)
+            weights = "none" if view.w is None else digest(view.w)
+            data = {"X": f"{A.shape[0]} x {A.shape[1]} {X}", "y": digest(view.y), "weights": weights}
         return {
-            "X": f"{A.shape[0]} x {A.shape[1]} {X}",
-            "y": digest(view.y),
-            "weights": "none" if view.w is None else digest(view.w),
-            "loss": name_of(getattr(view.loss, "function", view.loss)),
+            **data,
+            "loss": name_of(getattr(self.loss, "function", self.loss)),
             **{name: repr(value) for name, value in settings.items()},
         }
+
+    def shuffle(self, seed: int) -> Any:
+        """An order of the rows whose beginnings are samples, where it is better made on a device; None on the host."""
+        return None if self.device is None else self.device.shuffle(seed)
 
     def bind(self, x0: Any) -> Bound:
         """Start at x0, by default at zero."""
         start = np.zeros(self.d) if x0 is None else check_length("problem", x0, self.d)
-        return Bound(self, start, lambda x: x)
+        return Bound(self, start, (lambda x: x) if self.returns == "numpy" else self.device.own)
 
     def margins(self, X: Any, x: Vector) -> Vector:
         """z = Ax for new rows, the intercept added if the model has one."""
+        if library_of(X) is not None:
+            from tercet.objectives.device.model import margins_of
+
+            return margins_of(X, x, self.intercept)
         A = check_matrix(X)
         return (add_ones(A) if self.intercept else A) @ x
+
+
+def penalized(d: int, intercept: bool) -> Vector:
+    """1 for each coordinate, 0 for an intercept."""
+    mask = np.ones(d)
+    if intercept:
+        mask[-1] = 0.0
+    return mask
+
+
+def check_returns(returns: Any, accumulate: Any, on_device: bool) -> str:
+    """What only data on a device lets choose."""
+    if returns not in ("numpy", "device"):
+        raise ValueError(f"LinearModel(returns={returns!r}): give 'numpy' or 'device'.")
+    for name, value in (("returns", None if returns == "numpy" else returns), ("accumulate", accumulate)):
+        if value is not None and not on_device:
+            raise ValueError(
+                f"LinearModel({name}={value!r}): this goes with X on a device, an array of PyTorch, JAX or CuPy; "
+                "leave it out."
+            )
+    return returns
 
 
 def check_matrix(X: Any) -> Any:
@@ -130,6 +212,13 @@ def check_matrix(X: Any) -> Any:
             f"LinearModel(X=...): X holds {size:.3g}, whose cube is beyond double precision; rescale its columns."
         )
     return A
+
+
+def names_of(X: Any, intercept: bool) -> tuple[str, ...]:
+    """The names of the coefficients: of the columns of a data frame, else x[j]."""
+    columns = getattr(X, "columns", None)
+    names = [f"x[{j}]" for j in range(X.shape[1])] if columns is None and hasattr(X, "shape") else []
+    return (*(names if columns is None else map(str, columns)), *(("intercept",) if intercept else ()))
 
 
 def as_numbers(name: str, values: Any, sparse: bool = False) -> Any:

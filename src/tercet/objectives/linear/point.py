@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tercet.objectives.base import Priced
 from tercet.objectives.linear import bounds
-from tercet.objectives.linear.gram import Gram, Renewal, same_rows
-from tercet.objectives.linear.span import Path, SpanImages
+from tercet.objectives.linear.span import Path, SpanImages, same_rows
 from tercet.objectives.linear.start import shrink, unseen_to_rest
 from tercet.objectives.losses import Formula, Four, Loss
 from tercet.objectives.tables import ALL, Picked, Table
+from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
 
-STALE = 0.2  # a row's second derivative is formed again when it changed by more than this fraction
 STRAIGHT = 0.2  # a row's third derivative is left out when its cubic term is below this fraction
 
 
@@ -35,7 +34,7 @@ class Penalty:
     alpha: float
     mask: Vector  # 1 where a coordinate is penalized, 0 for the intercept
 
-    @cached_property
+    @once
     def is_plain(self) -> bool:
         """Whether it is l2/2 |x|^2 and no more."""
         return self.alpha == 0.0 and bool(np.all(self.mask == 1.0))
@@ -83,32 +82,36 @@ class LinearView:
     wide: bool  # whether there are too many variables for a Gram matrix
     rows: Rows | None = None  # which rows of the model, ascending; None: all
 
-    @cached_property
+    @once
     def terms(self) -> int:
         """The number of rows."""
         return self.table.shape[0]
 
-    def at(self, x: Vector, carry: Gram | Path | None = None) -> LinearPoint:
+    def at(self, x: Vector, carry: Path | None = None) -> LinearPoint:
         """These rows at x."""
-        if isinstance(carry, Path):
-            return LinearPoint(self, x, path=carry if same_rows(carry.rows, self.rows) else None)
-        return LinearPoint(self, x, carry)
+        return LinearPoint(self, x, carry if carry is not None and same_rows(carry.rows, self.rows) else None)
 
     def with_margins(self, x: Vector, z: Vector) -> LinearPoint:
         """These rows at x, where Ax is known."""
-        return LinearPoint(self, x, path=Path(self.rows, margins=z))
+        return LinearPoint(self, x, Path(self.rows, margins=z))
 
-    def recall(self, arrays: dict[str, Any]) -> Gram | Path:
+    def recall(self, arrays: dict[str, Any]) -> Path:
         """What a point carried, from its arrays."""
-        if "steps" in arrays:
-            return Path.of(self.rows, arrays, self.table.shape)
-        return Gram.of(arrays, self.table.shape[1])
+        return Path.of(self.rows, arrays, self.table.shape)
 
     def take(self, rows: Rows) -> LinearView:
         """The given rows; their data stays where it is."""
         picked = Picked.of(rows)
         w = None if self.w is None else self.w[picked.rows]
         return replace(self, table=self.table.over(picked), y=self.y[picked.rows], w=w, rows=picked.rows)
+
+    def stack(self, images: list[Vector]) -> Matrix:
+        """Images of several directions, one below the other."""
+        return np.stack(images)
+
+    def host(self, values: Any) -> Any:
+        """Few numbers that are on the host."""
+        return values
 
     def bend(self) -> Callable[[Vector, Vector, Vector, float, Vector], int]:
         """The formula, or its compiled twin."""
@@ -120,8 +123,8 @@ class LinearView:
 
     def start(self, x: Vector) -> Priced[Vector]:
         """x brought back to where the loss of a sample is not flat, and to rest where its rows do not look."""
-        nearer, looks = shrink(self, x)
-        return Priced(unseen_to_rest(self, nearer), value=looks * self.terms)
+        nearer, looked = shrink(self, x)
+        return Priced(unseen_to_rest(self, nearer) if self.rows is not None else nearer, value=looked)
 
 
 class Margins:
@@ -133,22 +136,22 @@ class Margins:
     def __init__(self, view: LinearView, x: Vector, path: Path | None):
         self.view, self.x, self.path = view, x, path
 
-    @cached_property
+    @once
     def packed(self) -> Vector:
-        """z as the loss wants it: one product with A for the value and all derivatives."""
+        """z as the loss wants it."""
         view, pack, pieces = self.view, self.view.formula.pack, self.view.table.pieces
-        kept, out = view.wide or self.path is not None, np.empty(view.terms)
+        if pack is None:
+            return self.z
+        if len(pieces) == 1:
+            return pack(self.z, view.y)
+        out = np.empty(view.terms)
         for piece in pieces:
-            z = self.z[piece] if kept else self.times(piece)
-            part = z if pack is None else pack(z, view.y[piece])
-            if len(pieces) == 1:
-                return part
-            out[piece] = part
+            out[piece] = pack(self.z[piece], view.y[piece])
         return out
 
-    @cached_property
+    @once
     def z(self) -> Vector:
-        """Ax, kept where steps are."""
+        """Ax: one product with A for the value and all derivatives."""
         known = None if self.path is None else self.path.margins
         return self.times() if known is None else known
 
@@ -158,7 +161,7 @@ class Margins:
             return self.view.table.times(self.x, piece)
         return np.zeros(len(range(*piece.indices(self.view.terms))))
 
-    @cached_property
+    @once
     def four(self) -> Four:
         """l, l', l'', l''' of a loss that gives them only together."""
         return self.view.loss.derivatives(self.packed, self.view.y)
@@ -173,8 +176,13 @@ class Margins:
 
     def coefficients(self, order: int, piece: slice = ALL) -> Vector:
         """w_i l_i^(order)."""
-        view, one = self.view, self.view.formula.part
-        part = self.four[order][piece] if one is None else one(order, self.packed[piece], view.y[piece])
+        view, formula = self.view, self.view.formula
+        if formula.part is not None:
+            part = formula.part(order, self.packed[piece], view.y[piece])
+        elif order == 0 and formula.value is not None:
+            part = formula.value(self.z[piece], view.y[piece])
+        else:
+            part = self.four[order][piece]
         return part if view.w is None else view.w[piece] * part
 
 
@@ -189,20 +197,17 @@ def bend(As: Vector, second: Vector, third: Vector, straight: float, out: Vector
 class LinearPoint:
     """A linear model over some rows at one x.
 
-    `known` is a Gram matrix that was formed nearby, over rows that are among ours; `path` are the steps that led here,
-    where f is looked at over their span. `carry` is the matrix that was formed here or nearby, or those steps, and
-    `inexact` the lowest order of derivative that owes something to either.
+    `path` are the margins, and the steps that led here, where f was looked at over their span; `carry` is the same for
+    a point nearby, and `inexact` the lowest order of derivative that owes something to it.
     """
 
-    carry: Gram | Path | None = None
+    carry: Path | None = None
     inexact: int = 4
 
-    def __init__(self, view: LinearView, x: Vector, known: Gram | None = None, path: Path | None = None):
+    def __init__(self, view: LinearView, x: Vector, path: Path | None = None):
         self.view, self.x, self.terms = view, x, view.terms
         self.margins, self.path = Margins(view, x, path), path
-        self.changed = view.terms  # rows in which the Gram matrix is formed here
-        self.carry = known if path is None else path.again()  # for a point nearby
-        self.inexact = 4 if known is None else 2
+        self.carry = None if path is None else path.again()
         if path is not None and path.age > 0:  # the margins are a sum over steps, whose rounding adds up
             self.inexact = 0
 
@@ -213,7 +218,7 @@ class LinearPoint:
             total += float(self.margins.coefficients(0, piece).sum())
         return total / self.terms + penalty
 
-    @cached_property
+    @once
     def group_sums(self) -> Matrix:
         """A'(w l'), split into the groups of a sample; the penalty is the same in every term and left out."""
         return self.view.table.group_sums(partial(self.margins.coefficients, 1))
@@ -223,23 +228,11 @@ class LinearPoint:
         penalty, sums = self.view.penalty.gradient(self.x), self.group_sums
         return (sums.sum(axis=0) if len(sums) > 1 else sums[0]) / self.terms + penalty
 
-    @cached_property
-    def formed(self) -> Gram:
-        """The Gram matrix here, fresh in the rows whose l'' changed; their number is the price."""
-        renewal, part = Renewal(STALE, self.view.compiled), partial(self.margins.coefficients, 2)
-        known = self.carry if isinstance(self.carry, Gram) else None
-        gram, self.changed = renewal.form(self.view.table, self.view.rows, part, known)
-        if self.path is None:
-            self.carry = gram
-        if self.inexact == 2 and self.changed == self.terms:
-            self.inexact = 4
-        return gram
-
-    def hessian(self) -> Matrix | Priced[Matrix]:
-        """A' diag(w l'') A / m + diag(p''), where rows whose l'' hardly changed keep the one formed before."""
-        penalty, B = self.view.penalty.curvature(self.x), self.formed.matrix / self.terms
-        B.ravel()[:: len(B) + 1] += penalty
-        return B if self.changed == self.terms else Priced(B, hessian=self.changed)
+    def hessian(self) -> Matrix:
+        """A' diag(w l'') A / m + diag(p'')."""
+        B = self.view.table.gram(partial(self.margins.coefficients, 2)) / self.terms
+        B.ravel()[:: len(B) + 1] += self.view.penalty.curvature(self.x)
+        return B
 
     def product(self, order: int, *vectors: Vector) -> Vector:
         """Bv = A'(w l'' * Av)/m + p'' * v, or T[u, v] = A'(w l''' * Au * Av)/m + p''' * u * v."""
@@ -280,11 +273,11 @@ class LinearPoint:
         """The variance of the terms' derivatives of one order."""
         return bounds.variance(self, order)
 
-    def alone(self) -> LinearPoint:
-        """The same point without a Gram matrix from nearby."""
-        other = LinearPoint(self.view, self.x, path=self.path)
-        other.margins = self.margins
-        return other
+    def scatter(self) -> Matrix:
+        """A' diag(w l')^2 A / m less the square of its mean: the penalty is the same in every term."""
+        c, table = self.margins.coefficients(1), self.view.table
+        mean = table.weigh(c) / self.terms
+        return table.gram(c * c) / self.terms - np.outer(mean, mean)
 
     def images(self, point: Any) -> SpanImages:
         """What A makes of directions, and f over their span."""

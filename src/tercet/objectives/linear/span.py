@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tercet.objectives.metered import Carry, MeteredPoint
+from tercet.once import once
 from tercet.records import ORDERS, Matrix, Rows, Vector
 from tercet.vectors import combine, fits, largest
 
@@ -27,6 +27,11 @@ STEPS = 3  # that are remembered
 FRESH = 10  # after this many steps the margins are computed anew, so that rounding does not add up
 FAR = 100.0  # or when they moved by this many times what they are: they carry the rounding of where they were
 PARALLEL = 1e-10  # directions whose angle is below the root of this are one
+
+
+def same_rows(a: Rows | None, b: Rows | None) -> bool:
+    """Whether two ascending lists of rows are the same; None stands for all."""
+    return a is b or (a is not None and b is not None and np.array_equal(a, b))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +45,10 @@ class Path:
     age: int = 0  # steps since they were
     moved: float = 0.0  # by how much these changed them
 
-    def onward(self, s: Vector, As: Vector, margins: Vector) -> Path:
-        """After a step s from these margins."""
-        steps, images, there = (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:], margins + As
-        moved = self.moved + largest(As)
+    def onward(self, s: Vector, As: Vector, margins: Vector, remember: bool = True) -> Path:
+        """After a step s from these margins; the step itself is remembered where f is looked at over several."""
+        steps, images = ((*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:]) if remember else ((), ())
+        there, moved = margins + As, self.moved + largest(As)
         if moved > FAR * largest(there):
             return Path(self.rows, steps, images)
         return Path(self.rows, steps, images, there, self.age + 1, moved)
@@ -106,9 +111,37 @@ class SpanImages:
 
         return self.metered.ask("hessian", work, price=0)
 
+    def path(self) -> Path:
+        """The path to x with its margins; these are computed anew where many steps added up to them."""
+        point: LinearPoint = self.metered.engine
+        path = point.path or Path(point.view.rows)
+        if path.age >= FRESH:
+            return replace(path, margins=point.margins.times(), age=0, moved=0.0)
+        return replace(path, margins=point.margins.z)
+
+    def line(self, s: Vector) -> Line:
+        """f along s, at the price of one product with A."""
+        return Line(self.metered, s, self.along(s), self.path())
+
     def span(self, p: Vector, Ap: Vector) -> Span:
         """f over x + span{p, x, the last steps}."""
         return Span(self.metered, p, Ap)
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """f over x + ts, with As and the margins at x known."""
+
+    metered: MeteredPoint  # at x
+    s: Vector
+    As: Vector
+    path: Path
+
+    def at(self, t: float) -> MeteredPoint:
+        """f at x + ts."""
+        assert self.path.margins is not None
+        path = self.path.onward(t * self.s, t * self.As, self.path.margins, remember=False)
+        return self.metered.view.at(self.metered.x + t * self.s, Carry(None, path))
 
 
 @dataclass(eq=False)
@@ -124,15 +157,12 @@ class Span:
         """The linear model at x."""
         return self.metered.engine
 
-    @cached_property
+    @once
     def path(self) -> Path:
-        """The path to x; its margins are computed anew where many steps added up to them."""
-        point, path = self.point, self.point.path or Path(self.point.view.rows)
-        if path.age >= FRESH:
-            return replace(path, margins=point.margins.times(), age=0, moved=0.0)
-        return replace(path, margins=point.margins.z)
+        """The path to x."""
+        return self.point.images(self.metered).path()
 
-    @cached_property
+    @once
     def directions(self) -> tuple[Sequence[Vector], Sequence[Vector]]:
         """p, x and the last steps, and what A makes of them."""
         path = self.path
@@ -141,7 +171,7 @@ class Span:
         kept = [k for k, v in enumerate(V) if fits(v)]
         return [V[k] for k in kept], [AV[k] for k in kept]
 
-    @cached_property
+    @once
     def gram(self) -> Matrix:
         """VV'."""
         V = self.directions[0]
@@ -151,7 +181,7 @@ class Span:
                 G[i, j] = G[j, i] = u.dot(V[j])
         return G
 
-    @cached_property
+    @once
     def W(self) -> Matrix:
         """The change of coordinates; directions that others nearly span are left out."""
         sizes = np.sqrt(np.diag(self.gram))
@@ -159,16 +189,17 @@ class Span:
         used = values > PARALLEL * values[-1]
         return vectors[:, used] / (sizes[:, None] * np.sqrt(values[used]))
 
-    @cached_property
+    @once
     def x(self) -> Vector:
         """The coordinates of x."""
         return self.project(self.point.x)
 
-    @cached_property
+    @once
     def blocks(self) -> list[tuple[slice, Matrix]]:
         """AV, few of its columns at a time."""
         images = self.directions[1]
-        return [(piece, np.stack([image[piece] for image in images])) for piece in self.point.view.table.pieces]
+        view = self.point.view
+        return [(piece, view.stack([image[piece] for image in images])) for piece in view.table.pieces]
 
     def lift(self, c: Vector) -> Vector:
         """V'Wc."""
@@ -209,7 +240,7 @@ class SpanPoint:
 
         def work(point: LinearPoint) -> Any:
             total = sum(times(rows, point.margins.coefficients(order, piece)) for piece, rows in self.span.blocks)
-            return self.span.W.T @ (total / point.terms)
+            return self.span.W.T @ (point.view.host(total) / point.terms)
 
         return self.metered.ask(name, work)
 
@@ -230,7 +261,7 @@ class SpanPoint:
         """B over the span."""
         return self._hessian
 
-    @cached_property
+    @once
     def _gradient(self) -> Vector:
         if self.metered is self.span.metered:
             return self.span.project(self.metered.gradient())
@@ -239,7 +270,7 @@ class SpanPoint:
             return loss + self.penalty.l2 * (self.span.x + self.c)
         return loss + self.span.project(self.penalty.gradient(self.point.x))
 
-    @cached_property
+    @once
     def _hessian(self) -> Matrix:
         V, W = self.span.directions[0], self.span.W
         loss = self.loss("hessian", lambda rows, part: (rows * part) @ rows.T) @ W

@@ -1,0 +1,5 @@
+"""`python -m benchmarks.device`."""
+
+from benchmarks.device.run import main
+
+main()

@@ -1,0 +1,285 @@
+"""Data on disk: passes to a gap of 1e-8 beside L-BFGS over the same sums, the price of a pass, memory, killed workers.
+
+    python -m benchmarks.scale [--gb 0.8] [--columns 100] [--sample 0.05] [--kills 10] [--folder DIR] [--only PART,...]
+
+Parts: rounds, pass, memory, dask, kills. The data are generated into shards below the folder and removed at the end.
+`--sample` is the share of the rows that live with the driver; at 40 GB and the default of 128 MB it is 0.003.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import scipy.optimize
+
+import tercet
+from tercet.objectives.sharded import ShardedLinearModel
+from tercet.objectives.sharded.sums import Value
+
+GAP = 1e-8
+SHARDS = 16
+ROUNDS = 100  # of L-BFGS at the most
+L2 = (1e-3, 1e-6, 1e-9)
+PARTS = ("rounds", "pass", "memory", "dask", "kills")
+
+
+def generate(folder: Path, rows: int, columns: int, kind: str) -> tercet.Shards:
+    """Shards of a logistic model. Columns are independent; or half of each is one common factor; or they are in units
+    from 0.1 to 10, too."""
+    rng = np.random.default_rng(0)
+    w, units = rng.standard_normal(columns) / np.sqrt(columns), np.ones(columns)
+    if kind == "units":
+        units = 10.0 ** rng.uniform(-1, 1, columns)
+    folder.mkdir()
+    each = rows // SHARDS
+    for k in range(SHARDS):
+        X = rng.standard_normal((each, columns))
+        if kind != "independent":
+            X += rng.standard_normal((each, 1))
+        y = (X @ w + rng.logistic(size=each) > 0).astype(float)
+        np.save(folder / f"X-{k:03d}.npy", X * units)
+        np.save(folder / f"y-{k:03d}.npy", y)
+    return tercet.Shards(str(folder / "X-*.npy"), str(folder / "y-*.npy"))
+
+
+@contextmanager
+def recorded() -> Iterator[list[tuple[int, float, float]]]:
+    """Every pass of a run that gives f: the number of passes so far, f and the clock."""
+    seen: list[tuple[int, float, float]] = []
+    plain = ShardedLinearModel.sweep
+
+    def sweep(self: Any, x: Any, sums: Any) -> Any:
+        total = plain(self, x, sums)
+        if isinstance(sums[0], Value):
+            seen.append((self.traffic.rounds, total[0] / self.n + self.penalty.value(x), time.perf_counter()))
+        return total
+
+    ShardedLinearModel.sweep = sweep  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        ShardedLinearModel.sweep = plain  # type: ignore[method-assign]
+
+
+def reached(seen: list[tuple[int, float, float]], target: float, start: float) -> tuple[float, float]:
+    """Passes and seconds to a value; inf where it was never reached."""
+    return next(((float(k), t - start) for k, f, t in seen if f <= target), (np.inf, np.inf))
+
+
+def lbfgs(model: ShardedLinearModel, target: float) -> tuple[float, float]:
+    """Passes and seconds of SciPy's L-BFGS-B over our own sums, one pass a look at f and its gradient."""
+    start, passes = time.perf_counter(), [0]
+
+    class ReachedError(Exception):
+        pass
+
+    def look(x: np.ndarray) -> tuple[float, np.ndarray]:
+        passes[0] += 1
+        f, g = model.over(None).at(x).first()
+        if f <= target:
+            raise ReachedError
+        return f, g
+
+    try:
+        options = {"maxiter": ROUNDS, "maxfun": ROUNDS, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
+        scipy.optimize.minimize(look, np.zeros(model.d), jac=True, method="L-BFGS-B", options=options)
+    except ReachedError:
+        return float(passes[0]), time.perf_counter() - start
+    return np.inf, time.perf_counter() - start
+
+
+def rounds(shards: dict[str, tercet.Shards], share: float) -> dict[str, Any]:
+    """Passes and seconds to the gap, and those of L-BFGS over the same sums."""
+    out = {}
+    for name, data in shards.items():
+        for l2 in L2:
+            bytes_ = int(share * 8 * data.n * (data.layout.columns + 2))
+            model = tercet.LinearModel(data, loss="logistic", l2=l2, sample_bytes=bytes_)
+            with recorded() as seen:
+                start = time.perf_counter()
+                result = tercet.minimize(model, order=2)
+            target = result.fun + GAP
+            ours, peer = reached(seen, target, start), lbfgs(model, target)
+            out[f"{name}, l2 {l2:g}"] = {
+                "passes": ours[0], "seconds": ours[1], "passes to the certificate": result.rounds,
+                "certified": result.success, "L-BFGS passes": peer[0], "L-BFGS seconds": peer[1],
+                "ratio of seconds": peer[1] / ours[1],
+            }  # fmt: skip
+            sign, times = "" if np.isfinite(peer[0]) else "> ", peer[1] / ours[1]
+            print(
+                f"  {name}, l2 {l2:g}: ours {ours[0]:g} passes, {ours[1]:.1f} s (with the certificate {result.rounds})"
+            )
+            print(f"    L-BFGS {sign}{min(peer[0], ROUNDS):g} passes, {peer[1]:.1f} s; ratio {sign}{times:.1f}")
+    return out
+
+
+def best(work: Callable[[], Any], times: int = 3) -> float:
+    """The shortest of some runs, in seconds."""
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - start)
+    return min(spent)
+
+
+def read_alone(data: tercet.Shards) -> None:
+    """All bytes, and nothing else."""
+    room = memoryview(bytearray(1 << 21))
+    for i in range(len(data)):
+        for path in data.source.paths(i):  # type: ignore[attr-defined]
+            with open(path, "rb", buffering=0) as file:
+                while file.readinto(room):
+                    pass
+
+
+def one_pass(data: tercet.Shards) -> dict[str, Any]:
+    """A pass for f and its gradient, over reading the bytes alone."""
+    model = tercet.LinearModel(data, loss="logistic", l2=1e-6)
+    point = model.over(None).at(np.full(model.d, 0.01))
+    point.first()
+    alone, whole = best(lambda: read_alone(data)), best(point.first)
+    rate = data.layout.bytes / 1e9
+    print(f"  pass {whole:.2f} s, {rate / whole:.2f} GB/s; reading alone {alone:.2f} s; ratio {whole / alone:.2f}")
+    return {"pass": whole, "reading": alone, "ratio": whole / alone}
+
+
+def memory(folder: Path, share: float) -> dict[str, Any]:
+    """The largest memory of a process that fits the shards, and of one that only imports."""
+    code = f"""
+import resource, sys, tercet, tercet.objectives.sharded
+if sys.argv[1] == "fit":
+    shards = tercet.Shards("{folder}/X-*.npy", "{folder}/y-*.npy")
+    size = int({share} * 8 * shards.n * (shards.layout.columns + 2))
+    tercet.minimize(tercet.LinearModel(shards, loss="logistic", l2=1e-6, sample_bytes=size), max_iterations=12)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+"""
+    peaks = [
+        float(subprocess.run([sys.executable, "-c", code, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("import", "fit")
+    ]
+    print(f"  peak memory {peaks[1]:.2f} GB, of which imports {peaks[0]:.2f} GB")
+    return {"peak GB": peaks[1], "imports GB": peaks[0]}
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[Any]:
+    """A cluster of processes on this machine."""
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+        ) as local,
+        distributed.Client(local, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def with_dask(data: tercet.Shards) -> dict[str, Any]:
+    """A pass on two workers over one of this process, which reads ahead by a thread."""
+    import tercet.dask
+
+    alone = tercet.LinearModel(data, loss="logistic", l2=1e-6)
+    x = np.full(alone.d, 0.01)
+    expected, here = alone.over(None).at(x).first(), best(alone.over(None).at(x).first)
+    with cluster(2) as client:
+        model = tercet.dask.LinearModel(data, client=client, loss="logistic", l2=1e-6)
+        got, there = model.over(None).at(x).first(), best(model.over(None).at(x).first)
+    same = got[0] == expected[0] and bool(np.array_equal(got[1], expected[1]))
+    print(f"  two workers {there:.2f} s, one process {here:.2f} s; ratio {there / here:.2f}; same bits: {same}")
+    return {"two workers": there, "one process": here, "ratio": there / here, "same bits": same}
+
+
+def kills(data: tercet.Shards, times: int, share: float) -> dict[str, Any]:
+    """A worker of two is killed at a random moment of a run: same bits, and how much longer?"""
+    import tercet.dask
+
+    chance = random.Random(0)
+    size = int(share * 8 * data.n * (data.layout.columns + 2))
+    good, extra, retries = 0, [], 0
+
+    def run(client: Any) -> tuple[Any, float]:
+        model = tercet.dask.LinearModel(data, client=client, loss="logistic", l2=1e-6, sample_bytes=size)
+        start = time.perf_counter()
+        return tercet.minimize(model, order=2), time.perf_counter() - start
+
+    with cluster(2) as client:
+        run(client)
+        whole, usual = run(client)
+    for _ in range(times):
+        with cluster(2) as client:
+            run(client)  # imports and compiled loops are there
+            pids = [nanny.pid for nanny in client.cluster.workers.values()]
+            timer = threading.Timer(chance.uniform(0.05, 0.9) * usual, os.kill, (chance.choice(pids), signal.SIGKILL))
+            timer.start()
+            result, spent = run(client)
+            timer.join()
+        same = np.array_equal(result.x, whole.x) and np.array_equal(result.trace["f"], whole.trace["f"])
+        good, retries = good + bool(same and result.status == whole.status), retries + result.retries
+        extra.append(spent - usual)
+    print(f"  {good} of {times} with the same bits, {retries} tasks done again; a run takes {usual:.1f} s, with a kill "
+          f"{np.median(extra):+.1f} s (at most {max(extra):+.1f} s)")  # fmt: skip
+    return {"same bits": good, "of": times, "retries": retries, "seconds": usual, "extra": extra}
+
+
+def main() -> None:
+    """Run the parts and print a line or a few for each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gb", type=float, default=0.8)
+    parser.add_argument("--columns", type=int, default=100)
+    parser.add_argument("--sample", type=float, default=0.05)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--out", type=Path, help="a JSON file for the figures")
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    rows = int(options.gb * 1e9 / (8 * (options.columns + 1)))
+    versions = f"tercet {tercet.__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
+    print(
+        f"{versions}, Python {platform.python_version()}, {os.cpu_count()} processors; BLAS on one thread within passes"
+    )
+    print(f"{rows} x {options.columns}, {options.gb:g} GB in {SHARDS} shards, sample {options.sample:g} of the rows")
+    folder = Path(tempfile.mkdtemp(prefix="tercet-scale-", dir=options.folder))
+    found: dict[str, Any] = {"rows": rows, "columns": options.columns, "versions": versions, "sample": options.sample}
+    try:
+        kinds = ("independent", "factor", "units") if "rounds" in chosen else ("independent",)
+        shards = {kind: generate(folder / kind, rows, options.columns, kind) for kind in kinds}
+        parts: dict[str, Callable[[], dict[str, Any]]] = {
+            "rounds": lambda: rounds(shards, options.sample),
+            "pass": lambda: one_pass(shards["independent"]),
+            "memory": lambda: memory(folder / "independent", options.sample),
+            "dask": lambda: with_dask(shards["independent"]),
+            "kills": lambda: kills(shards["independent"], options.kills, options.sample),
+        }
+        for name in chosen:
+            print(name)
+            found[name] = parts[name]()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found["peak GB here"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    if options.out is not None:
+        options.out.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

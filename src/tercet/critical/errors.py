@@ -1,0 +1,162 @@
+"""How far x is from the minimizer that its derivatives speak of, and how many digits of it are right.
+
+    s = -B^-1 g,   u = -1/2 B^-1 T[s, s]          (Newton's step, and the third-order correction of it)
+
+Beside a minimizer where B is positive definite the error of x is -s up to a few |u|. Where |u| is not small beside |s|
+Newton's step does not tell: along x^k it is |s| (k - 2) / (2 (k - 1)), a quarter or more, however small s is. The same
+is asked of what rounding does to x: curvature that it could undo says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log10
+
+import numpy as np
+
+from tercet.records import Matrix, Vector
+
+REGULAR = 0.2  # |u| / |s| up to which Newton's step tells the error
+RESOLVED = 64.0  # times eps and d: an eigenvalue of EBE above it is told from 0
+ROUNDED = 3.0  # this many standard deviations of the rounding of g are allowed for
+COARSEST = 1e-4  # no digits are given away to rounding beyond the first four
+NOTHING = 10.0  # an x_j within this many of its errors is not told from 0
+DIGITS = 16.0  # more are not claimed
+PRODUCTS = 100  # with B, for Newton's step where B is not formed
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """EBE = V diag(values) V' with E_j = 1/sqrt(|B_jj|): its diagonal is 1, and it knows no units."""
+
+    E: Vector
+    values: Vector
+    V: Matrix
+    resolution: float
+
+    @staticmethod
+    def of(B: Matrix, E: Vector, epsilon: float, D: Vector) -> Curvature:
+        """One eigenvalue problem. A direction along which f bends by no more, over the spans D of x, than B is rounded
+        by along the one where it bends most, is as if it did not bend."""
+        H = B * np.outer(E, E)
+        values, V = np.linalg.eigh(0.5 * (H + H.T))
+        size, little = float(np.max(np.abs(values))), RESOLVED * epsilon * len(E)
+        far = 1.0 / np.max(np.abs(V) * (E / D)[:, None], axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bends = np.abs(values) * far * far
+            values = np.where(bends <= little * float(np.max(D * D * np.abs(np.diag(B)))), 0.0, values)
+        return Curvature(E, values, V, little * max(size, np.finfo(float).tiny))
+
+    @property
+    def seen(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which directions bend up for certain."""
+        return self.values > self.resolution
+
+    @property
+    def condition(self) -> float:
+        """The largest eigenvalue over the smallest, inf where that is not told from 0."""
+        return float(self.values[-1] / self.values[0]) if bool(self.seen.all()) else np.inf
+
+    def falling(self) -> Matrix:
+        """The directions that bend down for certain, as columns in x, the strongest first."""
+        return self.E[:, None] * self.V[:, self.values < -self.resolution]
+
+    def flat(self) -> Matrix:
+        """The directions whose curvature is not told from 0, as columns in x."""
+        return self.E[:, None] * self.V[:, np.abs(self.values) <= self.resolution]
+
+    def solve(self, v: Vector) -> Vector:
+        """B^-1 v over the directions that bend up."""
+        c = (self.V.T @ (self.E * v))[self.seen] / self.values[self.seen]
+        return self.E * (self.V[:, self.seen] @ c)
+
+    def norm(self, v: Vector) -> float:
+        """sqrt(v'Bv) over the directions that bend up."""
+        c = (self.V.T @ (v / self.E))[self.seen]
+        return float(np.sqrt(np.sum(self.values[self.seen] * c * c)))
+
+    def response(self, noise: float) -> Vector:
+        """What noise of size noise/E_j in each g_j does to x, most of it along the directions that bend least."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=int(np.count_nonzero(self.seen)))
+        return self.E * (self.V[:, self.seen] @ (signs * noise / self.values[self.seen]))
+
+    def widths(self, power: int = 1) -> Vector:
+        """sqrt of the diagonal of B^-1 (an |e_j| is at most that times sqrt(e'Be)); with power 2 what noise of size
+        1/E_j in each g_j does to each x_j."""
+        c = self.V[:, self.seen] / self.values[self.seen] ** (power / 2)
+        return self.E * np.sqrt(np.sum(c * c, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """The estimated errors at x: of f, of each x_j, and what of that is rounding."""
+
+    s: Vector  # Newton's step
+    e: Vector  # s, or what rounding does to x, whichever bends f more beside its curvature
+    f: float  # f(x) less its minimum
+    x: Vector  # of each x_j
+    floor: Vector  # what the rounding of g alone does to each x_j
+    regular: bool | None  # Newton's step tells the error; None where no third derivative was asked
+    noise: float  # of g, as a length
+
+    def within(self, relative: float, x: Vector, D: Vector) -> bool:
+        """Every x_j is within `relative` of its size, or as close as rounding lets it come."""
+        size = sizes(x, self.s, D)
+        return bool(np.all(np.abs(self.s) <= relative * size + np.minimum(self.floor, COARSEST * size)))
+
+
+def told_from_zero(x: Vector, error: Vector) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which x_j are not 0 for certain; one without an error is what it is, also where that is 0."""
+    return (np.abs(x) > NOTHING * np.abs(error)) | (error == 0.0)
+
+
+def sizes(x: Vector, error: Vector, D: Vector) -> Vector:
+    """What an error of x_j is measured against: |x_j|, or its span D_j where it is not told from 0."""
+    return np.where(np.abs(x) > NOTHING * np.abs(error), np.abs(x), D)
+
+
+def errors_of(
+    curvature: Curvature, g: Vector, noise: Vector, third: Callable[[Vector], Vector] | None, x: Vector, epsilon: float
+) -> Errors:
+    """From g, its rounding error at x as it was seen once, and s -> T[s, s]."""
+    s = -curvature.solve(g)
+    spread = ROUNDED * float(np.sqrt(np.mean((curvature.E * noise) ** 2)))
+    floor, widths = spread * curvature.widths(2), curvature.widths()
+    size = curvature.norm(s)
+    ways = [v for v in (s, curvature.response(spread)) if np.any(v)]  # in which x may be wrong
+    if third is None or not ways:
+        e, beyond, regular = s, 0.5 * size, None if ways else True
+    else:
+        corrections = [curvature.norm(-0.5 * curvature.solve(third(v))) for v in ways]
+        shares = [u / max(curvature.norm(v), np.finfo(float).tiny) for u, v in zip(corrections, ways, strict=True)]
+        e, beyond, regular = ways[int(np.argmax(shares))], 2.0 * max(corrections), max(shares) <= REGULAR
+    found = np.abs(s) + beyond * widths + floor + 2 * epsilon * np.abs(x)
+    return Errors(s, e, 0.5 * size**2, found, floor, regular, float(np.linalg.norm(noise)))
+
+
+def digits(x: Vector, error: Vector, D: Vector) -> float:
+    """How many digits of every x_j are right: -log10 of its error over |x_j|.
+
+    An x_j that is not told from 0 is measured against its span D_j instead.
+    """
+    worst = float(np.max(error / np.where(np.abs(x) > error, np.abs(x), D), initial=0.0))
+    return float(np.clip(-log10(worst), 0.0, DIGITS)) if worst > 0 else DIGITS
+
+
+def newton_step(product: Callable[[Vector], Vector], g: Vector) -> tuple[Vector, bool]:
+    """-B^-1 g by conjugate gradients, and whether a hundredth of g or less was left; they end where B bends down."""
+    s, r = np.zeros_like(g), g.copy()
+    p, rr = -r, float(r @ r)
+    enough = 1e-4 * rr
+    for _ in range(PRODUCTS):
+        if rr <= enough:
+            return s, True
+        Bp = product(p)
+        bend = float(p @ Bp)
+        if not bend > 0.0:
+            return s, False
+        s, r = s + (rr / bend) * p, r + (rr / bend) * Bp
+        rr, before = float(r @ r), rr
+        p = -r + (rr / before) * p
+    return s, rr <= enough

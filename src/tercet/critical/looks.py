@@ -1,0 +1,191 @@
+"""f itself, looked at along directions of which its derivatives leave doubt.
+
+A look goes out from x along v in tenfold steps, from what the tolerance resolves to the size of x, until f differs from
+f(x) by more than rounding. Beyond third order no derivative is asked: f rises, falls, or is flat as far as can be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tercet.records import Vector
+
+EPS = float(np.finfo(float).eps)
+VISIBLE = 16.0  # a change of f by this many times its rounding error is seen
+AGAIN = 4  # times a change of f is looked at once more, beside, before it is believed
+STRIDE = 10.0
+CLOSER = 60  # strides inward at the most
+FAR = 1e3  # spans of x: as far as one looks
+FARTHEST = 1.0 / EPS**0.5  # also where the third derivative is small: half of the digits of what f is made of are left
+VALLEY = 0.01  # f rises by less than this share of what it does straight ahead where a valley bends away
+
+
+@dataclass(frozen=True, eq=False)
+class WayDown:
+    """f(x + s) < f(x): a step that was looked at, and the order of the derivative that pointed there."""
+
+    s: Vector
+    fall: float
+    order: int
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """f along x + t v for t > 0: at the first t where it differs visibly (inf: nowhere), and the lowest seen."""
+
+    t: float
+    rise: float  # f(x + t v) - f(x) there: above 0 it rises first; 0 where it is flat
+    lowest: float = np.inf  # the t of the lowest value below f(x)
+    fall: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """f around x: its value there and what counts as a visible change of it."""
+
+    value: Callable[[Vector], float]
+    x: Vector
+    f: float
+    rounding: float  # of f
+    limit: float = np.inf  # f may rise by this much within what x may be wrong
+    slope: Vector | None = None  # what of the gradient Newton's step leaves: it bends f nowhere, so f should fall
+    epsilon: float = EPS  # of the precision in which f is computed
+    grain: float = 0.0  # how much f would feel of the whole of an x_j, if nothing canceled
+
+    @property
+    def noise(self) -> float:
+        """Changes of f that are not larger are not seen."""
+        return VISIBLE * self.rounding
+
+    def change(self, s: Vector) -> float:
+        """f(x + s) - f(x); inf outside the domain of f."""
+        after = self.value(self.x + s)
+        return after - self.f if np.isfinite(after) else np.inf
+
+    def side(self, v: Vector, first: float, last: float) -> Side:
+        """Look along v from t = first to t = last; where f falls, on to where it falls no more.
+
+        Where f rises by more than the limit already at the first look, that was too far out, and the next is closer.
+        """
+        t, seen, lowest, fall = first, np.inf, np.inf, 0.0
+        change = self.change(t * v)
+        for _ in range(CLOSER):
+            if change <= max(self.limit, self.noise):
+                break
+            t /= STRIDE
+            change = self.change(t * v)
+        while True:
+            if seen < np.inf and -change <= fall:
+                return Side(seen, -fall, lowest, fall)
+            if self.seen(t * v, change, t):
+                if change > 0.0:
+                    return Side(t, change)
+                seen, lowest, fall = min(seen, t), t, -change
+            if t >= last:
+                return Side(np.inf, 0.0) if seen == np.inf else Side(seen, -fall, lowest, fall)
+            t = min(STRIDE * t, last)
+            change = self.change(t * v)
+
+    def seen(self, s: Vector, change: float, t: float) -> bool:
+        """Whether f(x + s) differs from f(x) by more than rounding does, at x and there, where it may do more: what f
+        is made of may be large far out, and cancel. Rounding there is seen a few units in the last place beside."""
+        if not abs(change) > self.noise + VISIBLE * self.epsilon * t * self.grain or change == np.inf:
+            return change == np.inf
+        there, rng = self.x + s, np.random.default_rng(len(s))
+        for units in rng.uniform(-4.0, 4.0, size=(AGAIN, len(s))):
+            beside = there * (1.0 + self.epsilon * units)
+            if not abs(change) > VISIBLE * abs(change - self.change(beside - self.x)):
+                return False
+        return True
+
+    def contradicts(self, v: Vector, sides: list[Side]) -> bool:
+        """Whether f rises to both sides although its gradient says that it falls to one of them, and by more than it
+        rises: at a jump, at an edge of its domain, or where the gradient is wrong."""
+        if self.slope is None or any(side.t == np.inf for side in sides):
+            return False
+        rise = max((side.rise for side in sides if np.isfinite(side.rise)), default=0.0)
+        return abs(float(self.slope @ v)) * min(side.t for side in sides) > max(rise, self.noise)
+
+    def valley(self, s: Vector, rise: float, correct: Callable[[Vector], Vector]) -> bool:
+        """Whether f only rises by leaving a curved valley: corrected across it, f(x + s) is f(x) again."""
+        return self.change(s + correct(self.x + s)) <= max(self.noise, VALLEY * rise)
+
+
+@dataclass(frozen=True, eq=False)
+class Doubt:
+    """A direction along which derivatives do not tell whether f rises, scaled to the size of x.
+
+    `order` is that of the derivative that points there; `flat` says that f does not bend up along it for certain,
+    `resolved` that it does, and that the error of x along it is known from there.
+    """
+
+    v: Vector
+    order: int
+    flat: bool = False
+    resolved: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What looks along some directions told."""
+
+    way_down: WayDown | None = None
+    free: tuple[Vector, ...] = ()  # along these f is flat to both sides, or follows a valley: no minimizer is alone
+    ray: Vector | None = None  # along this f is flat, as far as it can be seen, on one side only
+    within: Vector | None = None  # how far each x_j may be off along the others: f was seen to rise there
+    contradicted: bool = False  # f was seen to rise where its gradient says that it falls
+
+
+def look_along(
+    sight: Sight,
+    doubts: list[Doubt],
+    first: float,
+    reach: Callable[[Vector], float],
+    correct: Callable[[Vector], Vector],
+) -> Seen:
+    """Look along each direction to both sides."""
+    free: list[Vector] = []
+    falls: list[WayDown] = []
+    ray, within, contradicted = None, np.zeros_like(sight.x), False
+    for doubt in doubts:
+        v = doubt.v
+        last = min(max(FAR, reach(v)), FARTHEST)
+        sides = [(sign, sight.side(sign * v, min(first, last), last)) for sign in (1.0, -1.0)]
+        sign, deepest = max(sides, key=lambda each: each[1].fall)
+        if deepest.fall > 0.0:
+            falls.append(WayDown(sign * deepest.lowest * v, deepest.fall, doubt.order))
+            continue
+        contradicted = contradicted or sight.contradicts(v, [side for _, side in sides])
+        flat = [sign for sign, side in sides if side.t == np.inf]
+        bends = doubt.flat and not flat and all(sight.valley(e * s.t * v, s.rise, correct) for e, s in sides)
+        if len(flat) == 2 or bends:
+            free.append(v)
+        elif flat:
+            ray = flat[0] * v
+        elif not doubt.resolved:
+            within = np.maximum(within, max(side.t for _, side in sides) * np.abs(v))
+    return Seen(together(sight, falls), independent(free), ray, within, contradicted)
+
+
+def together(sight: Sight, falls: list[WayDown]) -> WayDown | None:
+    """The deepest of several ways down, or all of them at once where that is deeper."""
+    if not falls:
+        return None
+    deepest = max(falls, key=lambda way: way.fall)
+    if len(falls) == 1:
+        return deepest
+    s = np.sum([way.s for way in falls], axis=0)
+    fall = -sight.change(s)
+    return WayDown(s, fall, deepest.order) if fall > deepest.fall else deepest
+
+
+def independent(directions: list[Vector]) -> tuple[Vector, ...]:
+    """An orthonormal basis of what the directions span."""
+    if not directions:
+        return ()
+    rows = np.stack([v / np.linalg.norm(v) for v in directions])
+    _, values, basis = np.linalg.svd(rows, full_matrices=False)
+    return tuple(basis[values > 1e-6 * values[0]])

@@ -1,0 +1,193 @@
+"""Work on every shard by the workers of a Dask cluster, with results in the order of the shards.
+
+A task is a pure function of the shard and of x, so that Dask can do it again wherever a worker is lost. Nothing waits
+without a deadline: the clock of the run is looked at while tasks are under way, a cluster that is gone is seen, and one
+that does nothing for `patience` seconds is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from queue import Empty, Queue
+from time import perf_counter, sleep
+from typing import Any
+from uuid import uuid4
+
+from distributed import Client, Future
+
+from tercet.objectives.sharded.engine import Traffic, Work, one_thread, timed
+from tercet.objectives.sharded.survey import Digest
+from tercet.shards import Shards
+from tercet.shards.ahead import ahead
+from tercet.shards.layout import Block, Layout, Room
+from tercet.watch import Look, unwatched
+
+PAUSE = 0.1  # seconds between two looks at the clock and at the cluster
+PATIENCE = 300.0  # seconds without any task that ends, before a cluster is given up
+RETRIES = 2  # of a task that raises: a read may fail once
+GONE = ("closed", "closing")
+ROOMS: list[Room] = []  # of this worker, for the tasks to come
+LOST = 15.0  # seconds that a scheduler may be away
+
+
+class ClusterError(RuntimeError):
+    """The cluster is gone, or does nothing: the run ends with its best point, and `resume` goes on on another one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """What a task gives back: its result, or the text of a ValueError."""
+
+    result: Any
+    refused: str | None = None
+
+
+def work_on(work: Work, blocks: Iterator[Block]) -> Done:
+    """A task's work in a worker: on one thread, reading ahead."""
+    try:
+        with one_thread():
+            return Done(work(ahead(blocks)))
+    except ValueError as error:
+        return Done(None, str(error))
+
+
+def on_shard(i: int, shards: Shards, work: Work) -> Done:
+    """Work on shard i, which the worker opens itself."""
+    room = ROOMS.pop() if ROOMS else Room()
+    done = work_on(work, shards.blocks(i, room))
+    if done.refused is None:  # else the thread that reads ahead may still write into it
+        ROOMS.append(room)
+    return done
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """The workers of a Dask cluster, each of which can open the shards."""
+
+    shards: Any  # Shards, or Chunks
+    client: Client
+    look: Look = unwatched
+    patience: float = PATIENCE
+    cache: dict[str, Any] = field(default_factory=dict)  # what was sent to the cluster once
+
+    @property
+    def layout(self) -> Layout:
+        """The shapes of the shards."""
+        return self.shards.layout
+
+    def watching(self, look: Look) -> Cluster:
+        """The same, which calls `look` while it waits."""
+        return replace(self, look=look)
+
+    def digests(self, traffic: Traffic) -> list[str]:
+        """As the manifest has them, else computed: one pass."""
+        manifest = getattr(self.shards, "manifest", None)
+        return list(self.each(Digest(), traffic)) if manifest is None else [e.digest for e in manifest.entries]
+
+    def each(self, work: Work, traffic: Traffic, only: Sequence[int] | None = None) -> Iterator[Any]:
+        """One task a shard; results in the order of the shards, whenever they come."""
+        chosen = list(range(len(self.layout.extents)) if only is None else only)
+        alive(self.client)
+        with timed(traffic, self.layout, only):
+            futures = self.submit(work, chosen)
+            try:
+                yield from self.gather(futures, chosen)
+                traffic.retries += again(self.client, futures)
+            finally:
+                for future in futures:
+                    future.release()
+
+    def submit(self, work: Work, chosen: list[int]) -> list[Future]:
+        """The tasks of a pass, as one named group on the dashboard."""
+        name = f"tercet-{work.name}-{uuid4().hex}"
+        keys = [(name, i) for i in chosen]
+        if isinstance(self.shards, Shards):
+            return self.client.map(
+                on_shard, chosen, shards=self.shards, work=work, key=keys, retries=RETRIES, pure=False
+            )
+        return self.shards.submit(self.client, work, chosen, keys, RETRIES)
+
+    def gather(self, futures: list[Future], chosen: list[int]) -> Iterator[Any]:
+        """Results in order. Each future reports to a queue, which is waited for with a deadline."""
+        ended: Queue[int] = Queue()
+        for k, future in enumerate(futures):
+            future.add_done_callback(lambda _, k=k: ended.put(k))
+        ready: dict[int, Any] = {}
+        heard = perf_counter()
+        for k in range(len(futures)):
+            while k not in ready:
+                self.look()
+                try:
+                    j = ended.get(timeout=PAUSE)
+                except Empty:
+                    self.still_there(heard, len(futures) - len(ready))
+                    continue
+                heard = perf_counter()
+                more = [j, *(ended.get_nowait() for _ in range(ended.qsize()))]
+                ready |= self.fetched({chosen[j]: futures[j] for j in more}, more)
+            yield ready.pop(k)
+
+    def still_there(self, heard: float, waiting: int) -> None:
+        """ClusterError where the cluster is gone, or nothing was heard of it for too long."""
+        alive(self.client)
+        if perf_counter() - heard > self.patience:
+            raise ClusterError(
+                f"no task ended within {self.patience:g} seconds, {waiting} are waiting; are there workers? "
+                "Start some, or raise patience."
+            )
+
+    def fetched(self, futures: dict[int, Future], places: list[int]) -> dict[int, Any]:
+        """What tasks that ended gave, in one message; ValueError for what one refused, else ClusterError that names the
+        shard."""
+        for i, future in futures.items():
+            if future.status == "cancelled":
+                raise ClusterError(f"the task of shard {i} was cancelled; the cluster was restarted or shut down.")
+            if future.status == "error":
+                cause = future.exception(timeout=LOST)
+                raise ClusterError(f"the task of shard {i} failed: {type(cause).__name__}: {cause}") from cause
+        answers = self.client.sync(self.client._gather, list(futures.values()), callback_timeout=self.patience)
+        for done in answers:
+            if done.refused is not None:
+                raise ValueError(done.refused)
+        return {place: done.result for place, done in zip(places, answers, strict=True)}
+
+
+def results(client: Client, futures: list[Future], patience: float) -> list[Any]:
+    """What some tasks give, or raise; ClusterError where none of them ends for `patience` seconds."""
+    ended, heard = 0, perf_counter()
+    while (now := sum(future.done() for future in futures)) < len(futures):
+        alive(client)
+        ended, heard = (now, perf_counter()) if now > ended else (ended, heard)
+        if perf_counter() - heard > patience:
+            raise ClusterError(f"no chunk was made within {patience:g} seconds; are there workers?")
+        sleep(PAUSE / 10)
+    return [future.result(timeout=LOST) for future in futures]
+
+
+def alive(client: Client) -> None:
+    """ClusterError where the client has no cluster."""
+    if client.status in GONE or getattr(client, "scheduler", None) is None:
+        raise ClusterError(f"the client is {client.status}; connect to a cluster, and resume from the checkpoint.")
+
+
+def again(client: Client, futures: list[Future]) -> int:
+    """How many of these tasks were done again, as the scheduler has it: on lost workers, or after an error."""
+    keys = [future.key for future in futures]
+
+    def count(dask_scheduler: Any) -> int:
+        tasks = [dask_scheduler.tasks[key] for key in keys if key in dask_scheduler.tasks]
+        return sum(int(task.suspicious) + max(0, RETRIES - int(task.retries)) for task in tasks)
+
+    try:
+        return int(client.run_on_scheduler(count))
+    except Exception:  # a count of what happened; the answer is there
+        return 0
+
+
+def connect(address: str, timeout: float = 30.0) -> Client:
+    """A client of the cluster whose scheduler is at an address; ValueError where there is none."""
+    try:
+        return Client(address, timeout=timeout, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"tercet.dask.connect({address!r}): no scheduler answers there ({error}).") from error

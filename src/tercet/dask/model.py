@@ -1,0 +1,74 @@
+"""`tercet.dask.LinearModel`: a linear model whose sums are made by the workers of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed import Client, default_client
+
+from tercet.checks import positive
+from tercet.dask.chunks import Chunks
+from tercet.dask.engine import PATIENCE, Cluster, alive
+from tercet.objectives.sharded.model import SAMPLE, ShardedLinearModel
+from tercet.shards import Shards
+
+
+def LinearModel(
+    X: Any,
+    y: Any = None,
+    *,
+    client: Client | None = None,
+    weights: Any = None,
+    loss: Any = "sigmoid_squares",
+    l2: float = 0.0,
+    alpha: float = 0.0,
+    scale: float | None = None,
+    intercept: bool = False,
+    sample_bytes: int = SAMPLE,
+    patience: float = PATIENCE,
+) -> ShardedLinearModel:
+    """`tercet.LinearModel` over shards that the workers of a Dask cluster read, or over chunks that they hold.
+
+    X is `Shards` of files that every worker can open (y and weights are theirs), a dask array in row chunks, dense or
+    of SciPy sparse matrices, or a dask dataframe, whose y and weights may be names of columns. Chunks of collections
+    are made here, kept by the workers, and made again from their graph where one is lost.
+
+    `client` is a `distributed.Client`, by default the last one made. A pass in which no task ends for `patience`
+    seconds ends the run. The other settings are those of `tercet.LinearModel`.
+    """
+    patience = positive("tercet.dask.LinearModel", "patience", patience)
+    cluster = client_of("LinearModel", client)
+    if isinstance(X, Shards):
+        if y is not None or weights is not None:
+            raise ValueError(
+                "tercet.dask.LinearModel(shards, y=..., weights=...): shards have their own; leave both out."
+            )
+        data: Any = X
+    else:
+        data = Chunks.of(cluster, X, y, weights, patience)
+    settings: dict[str, Any] = {
+        "l2": l2,
+        "alpha": alpha,
+        "scale": scale,
+        "intercept": intercept,
+        "sample_bytes": sample_bytes,
+    }
+    return ShardedLinearModel(data, loss, engine=Cluster(data, cluster, patience=patience), **settings)
+
+
+def client_of(call: str, client: Any) -> Client:
+    """A client with a cluster; ValueError where there is none."""
+    if client is None:
+        try:
+            client = default_client()
+        except ValueError as error:
+            raise ValueError(
+                f"tercet.dask.{call}(client=None): there is no client; make a distributed.Client."
+            ) from error
+    if not isinstance(client, Client) or client.asynchronous:
+        raise ValueError(f"tercet.dask.{call}(client={client!r}): give a distributed.Client that is not asynchronous.")
+    try:
+        alive(client)
+    except RuntimeError as error:
+        raise ValueError(f"tercet.dask.{call}(client=...): {error}") from error
+    return client

@@ -1,0 +1,169 @@
+"""The coordinates in which a step is taken and measured: s = E c, with the unit E_j of each x_j.
+
+    g'c = (E g)'c,   c'(EBE)c,   T[Ec, Ec, Ec]
+
+A sub-solver sees g, B and T in these coordinates and knows nothing of the units. What a run has seen of each x_j, from
+which units are made, is its `Reach`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from tercet.once import once
+from tercet.records import Matrix, Tensor, Vector
+
+FAINT = float(np.sqrt(np.finfo(float).eps))  # a variable along which f bends less, beside the most, counts as this
+NEVER_LESS = 1e-4  # of a length along which f changes as much as it does along the others
+
+
+class Frame(Protocol):
+    """Coordinates at a point."""
+
+    def lift(self, c: Vector) -> Vector:
+        """The step s of coordinates c."""
+        ...
+
+    def coordinates(self, s: Vector) -> Vector:
+        """The coordinates c of a step s."""
+        ...
+
+    def slope(self, g: Vector) -> Vector:
+        """A gradient, or the rows of several, in these coordinates."""
+        ...
+
+    def point(self, point: Any) -> Any:
+        """A point whose Hessian and third derivative are in these coordinates."""
+        ...
+
+
+@dataclass(frozen=True)
+class Same:
+    """x itself."""
+
+    def lift(self, c: Vector) -> Vector:
+        """c."""
+        return c
+
+    def coordinates(self, s: Vector) -> Vector:
+        """s."""
+        return s
+
+    def slope(self, g: Vector) -> Vector:
+        """g."""
+        return g
+
+    def point(self, point: Any) -> Any:
+        """The point as it is."""
+        return point
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """Each x_j in its own unit."""
+
+    E: Vector
+
+    def lift(self, c: Vector) -> Vector:
+        """E c."""
+        return self.E * c
+
+    def coordinates(self, s: Vector) -> Vector:
+        """s / E."""
+        return s / self.E
+
+    def slope(self, g: Vector) -> Vector:
+        """E g."""
+        return self.E * g
+
+    def point(self, point: Any) -> ScaledPoint:
+        """The point seen through the units."""
+        return ScaledPoint(point, self.E)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledPoint:
+    """The Hessian and the third derivative of a point in coordinates c with s = E c."""
+
+    point: Any
+    E: Vector
+
+    def hessian(self) -> Matrix:
+        """EBE."""
+        H = self.point.hessian() * self.E
+        return np.multiply(H, self.E[:, None], out=H)
+
+    def linear(self) -> Any:
+        """The residuals' root in these coordinates."""
+        return self.point.linear().scaled(self.E)
+
+    def curve(self, c: Vector) -> Any:
+        """The residuals' second derivative along Ec."""
+        return self.point.curve(self.E * c).scaled(self.E)
+
+    def rest(self) -> Matrix:
+        """What EBE has beyond root'root."""
+        return self.point.rest() * np.outer(self.E, self.E)
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """EBEv."""
+        return self.E * self.point.hessian_product(self.E * v)
+
+    def third_product(self, u: Vector, v: Vector) -> Vector:
+        """E T[Eu, Ev]."""
+        return self.E * self.point.third_product(self.E * u, self.E * v)
+
+    def third_square(self, c: Vector) -> Vector:
+        """E T[Ec, Ec]."""
+        return self.E * self.point.third_square(self.E * c)
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """T over the columns of EV."""
+        return self.point.third_tensor(self.E[:, None] * V)
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """What was seen of each x_j along a run: how large it was, how far it came, and how strongly f bent along it."""
+
+    size: Vector  # |x_j|
+    moved: Vector  # |x_j - x0_j|
+    bend: Vector = field(default_factory=lambda: np.zeros(0))  # |B_jj|; empty where no Hessian was formed
+
+    @staticmethod
+    def of(x0: Vector) -> Reach:
+        """At the start."""
+        return Reach(np.abs(x0), np.zeros_like(x0))
+
+    def at(self, x: Vector, x0: Vector, bend: Vector) -> Reach:
+        """With another point; an empty `bend` stands for a Hessian that was not formed."""
+        seen = [part for part in (self.bend, np.abs(bend)) if part.size]
+        strongest = np.max(seen, axis=0) if seen else self.bend
+        return Reach(np.maximum(self.size, np.abs(x)), np.maximum(self.moved, np.abs(x - x0)), strongest)
+
+    @once
+    def spans(self) -> Vector:
+        """D_j, how far x_j reaches: the larger of |x_j| and |x_j - x0_j|.
+
+        Where it never left 0, a length along which f changes as much as it does along the others; no span is below
+        a small fraction of that.
+        """
+        D = np.maximum(self.size, self.moved)
+        typical = float(np.max(D, initial=0.0)) or 1.0
+        if not self.bend.size:
+            return np.where(D > 0, D, typical)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            most = float(np.max(D * D * self.bend)) or float(np.max(self.bend))
+            alike = np.sqrt(most / self.bend)
+        alike = np.where(np.isfinite(alike) & (alike > 0), alike, typical)
+        return np.where(D > 0, np.maximum(D, NEVER_LESS * alike), alike)
+
+    def lengths(self, D: Vector, faint: float = FAINT) -> Vector:
+        """1 / sqrt(b_j), over which f bends by one; b_j is at least a small fraction of what D tells of the others."""
+        with np.errstate(over="ignore", divide="ignore"):
+            most = float(np.max(D * D * self.bend, initial=0.0))
+            least = np.maximum(faint * most / (D * D), np.finfo(float).tiny)
+        return 1.0 / np.sqrt(np.maximum(self.bend, least)) if 0.0 < most < np.inf else D

@@ -1,0 +1,149 @@
+"""How a point of a model on a device was reached: margins that are known there, and the steps that led to them.
+
+A look along a step has the margins z + t As. They are made a piece at a time, and as a whole only where a derivative is
+asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tercet.objectives.device.arrays import Array, Arrays
+from tercet.objectives.linear.span import FAR, FRESH, STEPS, Path, Span, SpanImages
+from tercet.objectives.metered import Carry, MeteredPoint
+from tercet.once import once
+from tercet.records import Vector
+
+if TYPE_CHECKING:
+    from tercet.objectives.device.point import DevicePoint
+
+
+@dataclass(frozen=True, eq=False)
+class DevicePath:
+    """The margins base + t ahead, where they are known, the last steps with their images, and what rounding adds up."""
+
+    on: Arrays
+    rows: Any  # of which A has these images; None: all
+    steps: tuple[Vector, ...] = ()
+    images: tuple[Array, ...] = ()
+    base: Array | None = None  # None: the margins are to be computed
+    ahead: Array | None = None  # None: they are the base
+    t: float = 1.0
+    age: int = 0  # steps since the margins were computed
+    moved: float = 0.0  # by how much these changed them
+
+    @property
+    def margins(self) -> Array | None:
+        """Ax as one array."""
+        return self.base if self.base is None or self.ahead is None else self.base + self.t * self.ahead
+
+    def piece(self, piece: slice) -> Array:
+        """A piece of Ax, where that is known."""
+        assert self.base is not None
+        return self.base[piece] if self.ahead is None else self.base[piece] + self.t * self.ahead[piece]
+
+    def onward(self, s: Vector, As: Array, margins: Array) -> DevicePath:
+        """After a step s from these margins, which is remembered."""
+        steps, images, there = (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:], margins + As
+        size, now = self.on.host(largest(self.on, As), largest(self.on, there))
+        moved = self.moved + float(size)
+        if moved > FAR * float(now):
+            return DevicePath(self.on, self.rows, steps, images)
+        return DevicePath(self.on, self.rows, steps, images, there, None, 1.0, self.age + 1, moved)
+
+    def standing(self, margins: Array, computed: bool) -> DevicePath:
+        """The same steps with these margins, which may have been computed anew."""
+        age, moved = (0, 0.0) if computed else (self.age, self.moved)
+        return replace(self, base=margins, ahead=None, t=1.0, age=age, moved=moved)
+
+    def again(self) -> DevicePath:
+        """The same steps, with margins to be computed."""
+        return DevicePath(self.on, self.rows, self.steps, self.images)
+
+    def exact(self) -> DevicePath:
+        """The same steps, with margins to be computed."""
+        return self.again()
+
+    def arrays(self) -> dict[str, Any]:
+        """As arrays on the host."""
+        images = [self.on.host(image)[0] for image in self.images]
+        steps = {"steps": np.array(self.steps), "images": np.array(images), "age": self.age, "moved": self.moved}
+        return steps if self.margins is None else {**steps, "margins": self.on.host(self.margins)[0]}
+
+    @staticmethod
+    def of(on: Arrays, rows: Any, arrays: dict[str, Any], shape: tuple[int, int]) -> DevicePath:
+        """From arrays, over a table of this shape; ValueError where they cannot be those of a path."""
+        path = Path.of(None, arrays, shape)
+        base = None if path.margins is None else on.put(path.margins)
+        images = tuple(on.put(image) for image in path.images)
+        return DevicePath(on, rows, path.steps, images, base, None, 1.0, path.age, path.moved)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceLine:
+    """f over x + ts, with As and the margins at x known."""
+
+    metered: MeteredPoint  # at x
+    s: Vector
+    As: Array
+    path: DevicePath
+
+    @once
+    def sizes(self) -> tuple[float, float]:
+        """The largest margin at x, and the largest change of one."""
+        on = self.path.on
+        here, ahead = on.host(largest(on, self.path.base), largest(on, self.As))
+        return float(here), float(ahead)
+
+    def at(self, t: float) -> MeteredPoint:
+        """f at x + ts; the margins are made when they are needed."""
+        path, (here, ahead) = self.path, self.sizes
+        moved = path.moved + abs(t) * ahead
+        there = replace(path, steps=(), images=(), ahead=self.As, t=t, age=path.age + 1, moved=moved)
+        if moved > FAR * abs(here - abs(t) * ahead):  # only then have the margins themselves to tell
+            now = float(path.on.host(largest(path.on, there.margins))[0])
+            there = DevicePath(path.on, path.rows) if moved > FAR * now else there
+        return self.metered.view.at(self.metered.x + t * self.s, Carry(None, there))
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceImages:
+    """What A makes of directions at a point; asked and counted through the metered point."""
+
+    metered: MeteredPoint
+
+    def along(self, v: Vector) -> Array:
+        """Av, which is no evaluation of a term."""
+        return SpanImages(self.metered).along(v)
+
+    def curvature(self, v: Vector, Av: Array) -> float:
+        """v'Bv from Av: no product."""
+        return SpanImages(self.metered).curvature(v, Av)
+
+    def product(self, v: Vector, Av: Array) -> Vector:
+        """Bv from Av: the second half of the product."""
+        return SpanImages(self.metered).product(v, Av)
+
+    def path(self) -> DevicePath:
+        """The path to x with its margins; these are computed anew where many steps added up to them."""
+        point: DevicePoint = self.metered.engine
+        path = point.path or DevicePath(point.view.table.arrays, point.view.rows)
+        if path.age >= FRESH:
+            return path.standing(point.margins.times(), True)
+        return path.standing(point.margins.z, False)
+
+    def line(self, s: Vector) -> DeviceLine:
+        """f along s, at the price of one product with A."""
+        return DeviceLine(self.metered, s, self.along(s), self.path())
+
+    def span(self, p: Vector, Ap: Array) -> Span:
+        """f over x + span{p, x, the last steps}."""
+        return Span(self.metered, p, Ap)
+
+
+def largest(on: Arrays, v: Array) -> Array:
+    """max |v_i|, on the device."""
+    return on.xp.max(on.xp.abs(v))

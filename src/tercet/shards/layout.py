@@ -1,0 +1,125 @@
+"""What is known of a table in shards before it is read: how many rows each has, and how they are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.once import once
+from tercet.records import Vector
+
+WINDOW = 1 << 21  # bytes of the float64 rows that are read and summed at once: they stay in the cache meanwhile
+LEAST = 64  # rows in a window
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One shard: its rows and columns, how they are stored, and how many bytes that takes."""
+
+    rows: int
+    columns: int
+    dtype: str
+    sparse: bool
+    weighted: bool
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All shards in their order. They have the same columns, and rows are numbered through."""
+
+    extents: tuple[Extent, ...]
+
+    @once
+    def starts(self) -> NDArray[np.int64]:
+        """The number of the first row of each shard, and that of all rows."""
+        return np.concatenate([[0], np.cumsum([extent.rows for extent in self.extents])]).astype(np.int64)
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.starts[-1])
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return self.extents[0].columns
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the rows are sparse."""
+        return self.extents[0].sparse
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.extents[0].weighted
+
+    @once
+    def bytes(self) -> int:
+        """What one pass reads."""
+        return sum(extent.bytes for extent in self.extents)
+
+    @once
+    def row_bytes(self) -> int:
+        """What a row takes in memory, on average."""
+        if not self.sparse:
+            return 8 * (self.columns + 2)
+        return max(1, -(-self.bytes // self.n)) + 16
+
+    def where(self, row: int) -> tuple[int, int]:
+        """The shard of a row, and its number there."""
+        shard = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return shard, row - int(self.starts[shard])
+
+
+@dataclass(eq=False)
+class Room:
+    """Memory that windows are read into, in turn, so that it is not asked of the system for each of them.
+
+    A block stays as it is until `turns` others were read: enough for those that wait in a queue, the one that is worked
+    on and the one that is read. Who keeps blocks for longer gives no room.
+    """
+
+    turns: int = 8
+    buffers: list[Any] = field(default_factory=list)
+    next: int = 0
+
+    def array(self, rows: int, columns: int, dtype: Any) -> Any:
+        """An array whose numbers are anything."""
+        size = rows * columns * np.dtype(dtype).itemsize
+        if len(self.buffers) < self.turns:
+            self.buffers.append(np.empty(0, dtype=np.uint8))
+        place = self.next % self.turns
+        if self.buffers[place].size < size:
+            self.buffers[place] = np.empty(size, dtype=np.uint8)
+        self.next += 1
+        return self.buffers[place][:size].view(dtype).reshape(rows, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of a shard: X as float64, dense in C order or CSR, with targets and weights."""
+
+    shard: int
+    start: int  # the number of its first row within the shard
+    X: Any
+    y: Vector
+    w: Vector | None
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.y)
+
+
+def windows(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """The rows of a dense shard, few at a time. They depend on its shape alone, so that its sums have the same bits
+    wherever they are made."""
+    size = max(LEAST, WINDOW // (8 * columns))
+    for start in range(0, rows, size):
+        yield start, min(rows, start + size)

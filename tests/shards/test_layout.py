@@ -1,0 +1,35 @@
+"""Rows are numbered through, windows depend on the shape alone, and a room is used in turns."""
+
+import itertools
+
+import numpy as np
+
+from tercet.shards.layout import Extent, Layout, Room, windows
+
+
+def test_rows_are_numbered_through():
+    layout = Layout(tuple(Extent(rows, 3, "<f8", False, False, 24 * rows) for rows in (5, 1, 4)))
+    assert layout.starts.tolist() == [0, 5, 6, 10]
+    assert [layout.where(row) for row in (0, 4, 5, 6, 9)] == [(0, 0), (0, 4), (1, 0), (2, 0), (2, 3)]
+    assert (layout.n, layout.columns, layout.bytes, layout.row_bytes) == (10, 3, 240, 40)
+
+
+def test_windows_cover_all_rows_once():
+    for rows, columns in ((1, 1), (63, 5), (1000, 5000), (300_000, 10)):
+        cuts = list(windows(rows, columns))
+        assert cuts[0][0] == 0
+        assert cuts[-1][1] == rows
+        assert all(one[1] == other[0] for one, other in itertools.pairwise(cuts))
+        assert max(b - a for a, b in cuts) <= max(64, (1 << 21) // (8 * columns))
+
+
+def test_a_room_keeps_the_last_windows_apart_and_uses_its_memory_again():
+    room, made = Room(turns=4), []
+    for k in range(12):
+        array = room.array(3 + k % 2, 5, np.float64)
+        array[:] = k
+        made.append(array)
+        for j in range(max(0, k - 3), k + 1):
+            assert np.all(made[j] == j)
+    assert made[11].base is made[3].base or np.shares_memory(made[11], made[7])
+    assert not np.shares_memory(made[11], made[10])
