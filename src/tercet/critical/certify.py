@@ -319,7 +319,8 @@ def matrix_free(exam: Examination, blank: Certificate) -> tuple[Certificate, Way
     shows = not np.any(exam.x) and 0.5 * left > VISIBLE * of_f  # a start that was far out is no measure of an x of 0
     within = (left <= t.relative**2 * abs(energy) and not shows) or blank.chi1 <= floor
     error = 2.0 * np.abs(s) + 2 * epsilon * np.abs(exam.x)
-    lost = float(np.linalg.norm(error)) / max(float(np.linalg.norm(moved)), np.finfo(float).tiny)
+    size = float(np.linalg.norm(moved))
+    lost = float(np.linalg.norm(error)) / size if size > 0.0 else np.inf  # of an x that never left 0 nothing is known
     stands = seen.way_down is None and seen.ray is None
     certificate = replace(
         told(blank, seen, D),
