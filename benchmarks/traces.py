@@ -118,7 +118,6 @@ def rules() -> Runs:
             yield from linear(f"rule {name}", problem, ("0", "N"), methods, seeds=2)
     solvers = {
         "Dense": tercet.Dense(),
-        "Dense with 3 products": tercet.Dense(products=3),
         "Krylov": tercet.Krylov(),
         "Subspace": tercet.Subspace(),
         "GradientDescent": tercet.GradientDescent(),

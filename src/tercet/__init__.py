@@ -1,10 +1,10 @@
 """Tercet: minimize non-convex finite sums with sub-sampled derivatives up to order three, and certify the point."""
 
 from tercet.control.sigma import PaperSigma, SignedEstimate, TrustRegion
-from tercet.control.units import Euclidean, Natural
 from tercet.critical.certify import Tolerances
 from tercet.datasets import load_libsvm
 from tercet.fitting import Fit, Fits, curve_fit, curve_fit_many, least_squares
+from tercet.frame import Euclidean, Natural
 from tercet.inference import Inference
 from tercet.methods.certifying import assert_minimizer, certify
 from tercet.methods.checkpoint import CheckpointError

@@ -2,8 +2,9 @@
 
     g'c = (E g)'c,   c'(EBE)c,   T[Ec, Ec, Ec]
 
-A sub-solver sees g, B and T in these coordinates and knows nothing of the units. What a run has seen of each x_j, from
-which units are made, is its `Reach`.
+A sub-solver sees g, B and T in these coordinates and knows nothing of the units. What a run has seen of each x_j is its
+`Reach`, from which `Natural` reads how long a long step is (docs/decisions/012): multiply f by a number, or measure an
+x_j in other units, and steps stay the same.
 """
 
 from __future__ import annotations
@@ -140,8 +141,9 @@ class Reach:
 
     def at(self, x: Vector, x0: Vector, bend: Vector) -> Reach:
         """With another point; an empty `bend` stands for a Hessian that was not formed."""
-        seen = [part for part in (self.bend, np.abs(bend)) if part.size]
-        strongest = np.max(seen, axis=0) if seen else self.bend
+        strongest = np.abs(bend) if bend.size else self.bend
+        if bend.size and self.bend.size:
+            strongest = np.maximum(strongest, self.bend)
         return Reach(np.maximum(self.size, np.abs(x)), np.maximum(self.moved, np.abs(x - x0)), strongest)
 
     @once
@@ -167,3 +169,44 @@ class Reach:
             most = float(np.max(D * D * self.bend, initial=0.0))
             least = np.maximum(faint * most / (D * D), np.finfo(float).tiny)
         return 1.0 / np.sqrt(np.maximum(self.bend, least)) if 0.0 < most < np.inf else D
+
+
+SAME = Same()
+
+
+class Units(Protocol):
+    """In which units steps are measured."""
+
+    def frame(self, reach: Reach, scales: Vector | None) -> Frame:
+        """The coordinates of the next step; `scales` is what the objective itself knows of its units."""
+        ...
+
+
+@dataclass(frozen=True)
+class Natural:
+    """The unit of x_j is the geometric mean of two lengths that both know its units: how far x_j reaches, D_j, and over
+    how far f bends by one,
+
+        E_j = sqrt(D_j / sqrt(b_j)),   b_j the largest |B_jj| along the run.
+
+    A linear model knows more: a step of one unit changes the margin by one where a_ij is not 0, E_j = 1 / rms a_ij.
+    Where no Hessian is formed and nothing else is known, all x_j have the same unit.
+    """
+
+    def frame(self, reach: Reach, scales: Vector | None) -> Frame:
+        """E."""
+        if scales is not None:
+            return Scaled(scales)
+        if not reach.bend.size:
+            return SAME
+        D = reach.spans
+        return Scaled(np.sqrt(D * reach.lengths(D)))
+
+
+@dataclass(frozen=True)
+class Euclidean:
+    """|s| as the paper has it, in the units of x as given."""
+
+    def frame(self, reach: Reach, scales: Vector | None) -> Frame:
+        """x itself."""
+        return SAME

@@ -33,7 +33,7 @@ def test_a_hessian_from_nearby_serves_while_it_leaves_no_more_than_its_share_of_
 def test_after_a_rejection_the_hessian_is_that_of_the_point_itself():
     near = point(True)
     near.value(), near.gradient(), near.hessian()
-    B = Renewing().after_rejection(near)
+    B = Renewing().before(near, np.inf)
     assert B.borrowed is None
     np.testing.assert_array_equal(B.hessian(), point(False).hessian())
     assert np.array_equal(near.hessian(), ELSEWHERE), "the point that was there before is left as it was"
@@ -43,7 +43,7 @@ def test_what_is_known_of_f_is_not_paid_for_again_when_a_hessian_is_let_go_of():
     near = point(True)
     value, gradient = near.value(), near.gradient()
     before = near.view.meter.counts()
-    B = Renewing().after_rejection(near)
+    B = Renewing().before(near, np.inf)
     assert B.value() == value
     np.testing.assert_array_equal(B.gradient(), gradient)
     assert near.view.meter.counts() == before
@@ -52,4 +52,3 @@ def test_what_is_known_of_f_is_not_paid_for_again_when_a_hessian_is_let_go_of():
 def test_a_point_that_borrows_nothing_is_left_alone():
     here = point(False)
     assert Renewing().before(here, np.inf) is here
-    assert Renewing().after_rejection(here) is here

@@ -28,7 +28,7 @@ misses = st.floats(0.0, 1e300)
 @pytest.mark.parametrize("reuses", [False, True])
 def test_they_are_bought_where_the_second_order_step_missed_more_than_their_worth(worth, missed, bought, reuses):
     rule = Purchase(worth, False, reuses)
-    assert rule.buys(missed, False) == bought
+    assert rule.buys(1.0 - missed, 1.0, False) == bought
     assert not rule.first
 
 
@@ -40,17 +40,17 @@ def test_where_t_is_formed_or_always_bought_it_belongs_to_the_model_from_the_beg
 @given(worth=st.floats(1e-3, 1e3) | st.just(np.inf), missed=misses, lags=st.booleans(), formed=st.booleans())
 def test_what_belongs_to_the_model_from_the_beginning_is_not_bought_again(worth, missed, lags, formed):
     rule = Purchase(worth, formed, True)
-    assert not (rule.first and rule.buys(missed, lags))
+    assert not (rule.first and rule.buys(-missed, 1.0, lags))
 
 
 @given(missed=misses, lags=st.booleans(), formed=st.booleans(), dear=st.booleans())
 def test_those_of_no_worth_are_never_bought_also_where_t_is_formed(missed, lags, formed, dear):
     rule = Purchase(0.0, formed, dear)
     assert not rule.first
-    assert not rule.buys(missed, lags)
+    assert not rule.buys(-missed, 1.0, lags)
 
 
 @pytest.mark.parametrize(("reuses", "lags"), [(False, False), (False, True), (True, False), (True, True)])
 @given(missed=st.floats(0.5, 1e300))
 def test_what_a_hessian_that_is_used_again_missed_on_a_small_sample_is_not_mended_by_t(reuses, lags, missed):
-    assert Purchase(2.0, False, reuses).buys(missed, lags) != (reuses and lags)
+    assert Purchase(2.0, False, reuses).buys(1.0 - missed, 1.0, lags) != (reuses and lags)

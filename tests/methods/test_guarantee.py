@@ -14,7 +14,7 @@ from tercet import Status, theory
 from tercet.methods.guarantee import NO_RECORD, Nothing, Promised, WholeThird, guarantee_of, summarize
 from tercet.methods.state import UNKNOWN
 from tercet.objectives.functions import Function
-from tercet.objectives.metered import Carry, DeadlineError, Formed
+from tercet.objectives.metered import Carry, DeadlineError, Formed, MeteredPoint
 from tercet.records import Forecast, Sampling, Sizes, Step
 from tercet.result import Row
 from tercet.sampling.theory import Promise
@@ -55,6 +55,11 @@ def a_step(at: Any, third: bool = True) -> Step:
     return Step(-at.g, forecast, forecast if third else None, 1, 1.0)
 
 
+def anew(point):
+    """The same point, of which nothing is known."""
+    return MeteredPoint(point.view, point.x)
+
+
 # observing ----------------------------------------------------------------------------------------------------------
 
 
@@ -76,13 +81,13 @@ def test_variances_are_those_of_the_drawn_terms_each_over_its_own_sample():
 
 def test_observing_pays_for_the_derivatives_that_nobody_paid_for_yet():
     walk = Walk.of(tercet.STM(Promising(), tercet.Dense()))
-    at, before = walk.expand(), walk.run.meter.counts()  # the gradient was taken
-    walk.parts.guarantee.observe(at)
-    assert paid(walk, before) == (0, 0, 200, 100)
-    at.B.hessian()
-    before = walk.run.meter.counts()
+    at, before = walk.expand(), walk.run.meter.counts()  # the gradient and B were taken
     walk.parts.guarantee.observe(at)
     assert paid(walk, before) == (0, 0, 0, 100)
+    fresh = replace(at, slope=anew(at.slope), B=anew(at.B))
+    before = walk.run.meter.counts()
+    walk.parts.guarantee.observe(fresh)
+    assert paid(walk, before) == (0, 300, 200, 100)
 
 
 def test_a_method_of_order_two_does_not_ask_for_third_derivatives():
@@ -92,7 +97,7 @@ def test_a_method_of_order_two_does_not_ask_for_third_derivatives():
     assert g > 0
     assert B > 0
     assert np.isnan(T)
-    assert paid(walk, before) == (0, 0, 200, 0)
+    assert paid(walk, before) == (0, 0, 0, 0)
     result = tercet.minimize(MODEL, np.ones(D), method=tercet.SCR(bernstein()), max_iterations=5)
     assert result.nit == 5
     assert np.all(result.trace["third"] == 0)

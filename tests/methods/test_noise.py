@@ -115,7 +115,7 @@ def test_where_noise_is_all_of_the_gradient_its_bias_is_left_out_of_the_allowanc
         def decreases(self, vectors: np.ndarray) -> np.ndarray:
             return np.zeros(len(vectors))
 
-    at = replace(at, prepare=lambda _, model=at.model: replace(model, workspace=Nothing()))
+    at = replace(at, model=replace(at.model, workspace=Nothing()))
     g = at.model.taylor.g
     noise = noise_of(at, Step(g, Forecast(1.0, g), None, 1, 1.0), N, False)
     errors = at.model.frame.slope(sampling_errors(at.slope, N, False))

@@ -35,22 +35,23 @@ G = np.array([3.0, -4.0])
 S = np.array([-0.5, 0.25])
 QUADRATIC = Forecast(0.75, np.array([1.0, -1.0]))
 CUBIC = Forecast(0.5, np.array([0.5, -2.0]))
-MODEL = SimpleNamespace(frame=Same(), taylor=SimpleNamespace(g=G))
-HERE = SimpleNamespace(f=2.0, g=G, norm=5.0, point=SimpleNamespace(x=np.ones(2)), model=MODEL)
+MODEL = SimpleNamespace(frame=Same(), size=np.sqrt(2.0), taylor=SimpleNamespace(g=G))
+HERE = SimpleNamespace(f=2.0, g=G, norm=5.0, consistent=True, model=MODEL)
+THERE = SimpleNamespace(f=2.0, g=G, norm=5.0, consistent=False, model=MODEL)  # f and g are over other terms
 ASK = Ask(1.0, 2.0, power=4, radius=8.0)
 
 
 def judged(**changes: Any) -> Judged:
     """An accepted step of both orders from f = 2 to f = 1.5, over the same terms."""
     step = Step(S, QUADRATIC, CUBIC, 1, 2.0)
-    made = Judged(step, ASK, 1.5, np.array([2.0, 1.0]), Score(1.0, False), True, True)
+    made = Judged(step, ASK, 1.5, np.array([2.0, 1.0]), Score(1.0, False), True)
     changes = {"score": Score(-1.0, False), **changes} if changes.get("accepted") is False else changes
     return replace(made, **changes)
 
 
 def solve(walk: Walk) -> Ask:
     """What the phase asks of the sub-solver."""
-    return walk.state.phase.solve(walk.run, walk.parts, walk.state, walk.expand())[1]
+    return walk.solve(walk.expand())[1]
 
 
 # what is asked ------------------------------------------------------------------------------------------------------
@@ -113,9 +114,11 @@ def test_where_t_is_formed_it_is_part_of_the_first_step():
 # what is accepted ---------------------------------------------------------------------------------------------------
 
 
-def accepts(score: Score, gradient: Any = (0.0, 1.0), consistent: bool = True) -> bool:
+def accepts(score: Score, gradient: Any = (0.0, 1.0)) -> bool:
     trial = SimpleNamespace(gradient=lambda: np.array(gradient))
-    return DESCENT.accepts(HERE, trial, score, 0.1, consistent)
+    accepted, slope = DESCENT.verdict(HERE, trial, score, 0.1)
+    assert not accepted or np.array_equal(slope, gradient)
+    return accepted
 
 
 def test_a_step_of_the_model_is_accepted_from_eta1_on():
@@ -141,14 +144,14 @@ def test_where_g_is_over_other_terms_its_gradient_is_not_looked_at():
         raise AssertionError("the gradient was asked for")
 
     trial = SimpleNamespace(gradient=untouched)
-    assert DESCENT.accepts(HERE, trial, Score(0.5, False), 0.1, False)
-    assert not DESCENT.accepts(HERE, trial, Score(0.5, True), 0.1, False)
+    assert DESCENT.verdict(THERE, trial, Score(0.5, False), 0.1) == (True, None)
+    assert DESCENT.verdict(THERE, trial, Score(0.5, True), 0.1) == (False, None)
 
 
 def test_a_way_down_is_accepted_only_where_f_falls_as_it_was_seen_to():
     leaving, trial = Leaving(WayDown(np.ones(1), 1.0, 3)), SimpleNamespace()
-    assert leaving.accepts(HERE, trial, Score(0.1, False), 0.1, True)
-    assert not leaving.accepts(HERE, trial, Score(0.09, False), 0.1, True)
+    assert leaving.verdict(HERE, trial, Score(0.1, False), 0.1) == (True, None)
+    assert leaving.verdict(HERE, trial, Score(0.09, False), 0.1) == (False, None)
 
 
 # what is learned ----------------------------------------------------------------------------------------------------
@@ -175,11 +178,10 @@ def test_without_a_third_derivative_there_is_no_evidence_about_it():
     "changes",
     [
         {"accepted": False},
-        {"consistent": False},
-        {"gradient": None},
+        {"slope": None},
         {"step": Step(S, QUADRATIC, CUBIC, 1, 2.0, trial=object())},
     ],
-    ids=["rejected", "other terms", "no gradient", "f was looked at before"],
+    ids=["rejected", "no gradient over the same terms", "f was looked at before"],
 )
 def test_slopes_are_compared_only_where_there_are_gradients_over_the_same_terms(changes):
     made = gather(HERE, judged(**changes), 0.0)
@@ -193,8 +195,7 @@ def test_what_a_quadratic_left_of_the_gradient_is_measured_where_the_step_tells(
     looked = Step(S, QUADRATIC, CUBIC, 1, 2.0, trial=object())
     assert left_over(0.4, HERE, judged()) == pytest.approx(left, rel=1e-15)
     assert left_over(0.4, HERE, judged(accepted=False)) == 0.4
-    assert left_over(0.4, HERE, judged(consistent=False)) == 0.4
-    assert left_over(0.4, HERE, judged(gradient=None)) == 0.4
+    assert left_over(0.4, HERE, judged(slope=None)) == 0.4
     assert left_over(0.4, HERE, judged(step=looked)) == 0.4
     assert left_over(0.4, HERE, judged(step=replace(looked, left=0.125))) == 0.125
 
@@ -211,35 +212,35 @@ def test_noise_explains_a_poor_ratio_that_is_within_the_allowance_or_where_it_is
 
 
 @pytest.mark.parametrize(
-    ("changes", "excused", "expected"),
+    ("changes", "at", "excused", "expected"),
     [
-        ({}, False, (0, False)),
-        ({"consistent": False}, False, (2, False)),
-        ({"accepted": False}, False, (3, False)),
-        ({"accepted": False, "consistent": False}, True, (4, True)),
-        ({"consistent": False}, True, (3, False)),
-        ({"score": Score(1.0, True)}, False, (4, False)),
-        ({"accepted": False, "score": Score(-1.0, True)}, False, (4, False)),
+        ({}, HERE, False, (0, False)),
+        ({}, THERE, False, (2, False)),
+        ({"accepted": False}, HERE, False, (3, False)),
+        ({"accepted": False}, THERE, True, (4, True)),
+        ({}, THERE, True, (3, False)),
+        ({"score": Score(1.0, True)}, HERE, False, (4, False)),
+        ({"accepted": False, "score": Score(-1.0, True)}, HERE, False, (4, False)),
     ],
     ids=["good", "good sample", "bad", "noise", "accepted noise", "accepted in rounding", "rounding"],
 )
-def test_steps_in_a_row_that_noise_or_rounding_explains_are_counted(changes, excused, expected):
-    assert count_stuck(3, 0.5, judged(**changes), HERE, excused) == expected
+def test_steps_in_a_row_that_noise_or_rounding_explains_are_counted(changes, at, excused, expected):
+    assert count_stuck(3, 0.5, judged(**changes), at, excused) == expected
 
 
 @pytest.mark.parametrize("consistent", [True, False])
 def test_a_step_below_the_rounding_of_x_ends_the_patience_at_once(consistent):
     edge = EPS * np.sqrt(2.0)
-    step = judged(consistent=consistent)
-    assert count_stuck(0, 0.99 * edge, step, HERE, False) == (PATIENCE, not consistent)
-    assert count_stuck(0, 1.01 * edge, step, HERE, False)[0] == 0
+    at = HERE if consistent else THERE
+    assert count_stuck(0, 0.99 * edge, judged(), at, False) == (PATIENCE, not consistent)
+    assert count_stuck(0, 1.01 * edge, judged(), at, False)[0] == 0
 
 
 def tried(at: Any, **changes: Any) -> Judged:
     """An accepted step of a hundredth of the gradient, half as good as it was predicted to be."""
     g = at.model.taylor.g
     step = Step(-0.01 * g, Forecast(0.1, g), None, 1, 1.0)
-    return replace(Judged(step, ASK, at.f - 0.05, at.g, Score(0.5, False), True, True), **changes)
+    return replace(Judged(step, ASK, at.f - 0.05, g, Score(0.5, False), True), **changes)
 
 
 def learn(walk: Walk, phase: Any = DESCENT, **changes: Any) -> Any:
@@ -304,7 +305,7 @@ def test_after_a_rejection_the_evidence_says_where_along_the_step_f_is_lowest(c1
     quadratic = Forecast(-(c1 + c2 / 2), g)
     step = Step(s, quadratic, Forecast(quadratic.decrease - c3 / 6, g), 1, 0.0)
     rise = c1 + c2 / 2 + c3 / 6 + c4
-    made = Judged(step, ASK, 2.0 + rise, None, Score(-1.0, False), False, True)
+    made = Judged(step, ASK, 2.0 + rise, None, Score(-1.0, False), False)
     grid = np.linspace(0.1, 3.0, 29_001)
     slope = c1 + c2 * grid + c3 / 2 * grid**2 + 4 * c4 * grid**3
     turns = np.flatnonzero(np.diff(np.sign(slope)))
@@ -324,7 +325,7 @@ def leaving(walk: Walk, fall: float = 0.25) -> Leaving:
 def test_a_way_down_is_gone_as_it_was_looked_at_and_promises_what_was_seen():
     walk = Walk.of(tercet.STM(tercet.Full()))
     at, phase = walk.expand(), leaving(walk)
-    step, _ = phase.solve(walk.run, walk.parts, walk.state, at)
+    step, _ = phase.solve(at, ASK)
     np.testing.assert_allclose(at.model.frame.lift(step.s), phase.way.s, rtol=1e-14)
     assert step.forecast.decrease == 0.25
     assert phase.order == 2

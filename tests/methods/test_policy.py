@@ -299,7 +299,7 @@ def test_what_of_an_independent_rule_is_over_all_terms_is_not_drawn():
 def test_f_and_g_can_be_compared_where_they_are_over_the_same_terms():
     def consistent(rule: Any) -> bool:
         walk = Walk.of(tercet.STM(rule))
-        return walk.parts.policy.consistent(walk.run, walk.parts, walk.state.sizes)
+        return walk.parts.policy.expand(walk.run, walk.parts, walk.state)[1].consistent
 
     assert consistent(tercet.Progressive())
     assert consistent(tercet.Fixed(1.0, 0.1, 0.1))

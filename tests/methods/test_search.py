@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 import tercet
-from tercet.methods.search import AlongStep, OneLook, gone, ray_of
+from tercet.control.ray import Ray
+from tercet.methods.search import AlongStep, OneLook, gone
 from tests.methods.walks import MODEL, D, Walk, dearer
 
 
 def look(walk: Walk, search: Any) -> tuple[Any, Any, list[float]]:
     """The step and the point that a search gives, and f wherever it looked."""
     at, seen = walk.expand(), []
-    move, ask = walk.state.phase.solve(walk.run, walk.parts, walk.state, at)
+    move, ask = walk.solve(at)
     before = walk.run.meter.counts().value
-    step, point = search.look(walk.parts, walk.state, at, move, ask)
+    step, point, f = search.look(walk.parts, walk.state, at, move, ask)
+    assert f == point.value()
     looked = (walk.run.meter.counts().value - before) // walk.run.n
     seen.extend([looked, MODEL.over(None).at(at.point.x + at.model.frame.lift(move.s)).value()])
     return step, point, seen
@@ -50,7 +52,7 @@ def test_one_look_takes_the_correction_only_where_it_is_lower(seed):
 def test_a_part_of_a_step_has_the_slope_of_the_model_there_and_the_promise_of_the_whole():
     walk = Walk.of(tercet.SCR(tercet.Full()))
     at = walk.expand()
-    move, _ = walk.state.phase.solve(walk.run, walk.parts, walk.state, at)
+    move, _ = walk.solve(at)
     part = gone(at, move, 0.5, 2)
     g, B = at.model.taylor.g, at.model.taylor.B.hessian()
     np.testing.assert_allclose(part.s, 0.5 * move.s)
@@ -62,8 +64,8 @@ def test_a_part_of_a_step_has_the_slope_of_the_model_there_and_the_promise_of_th
 def test_the_ray_of_a_step_has_its_slope_and_its_curvature():
     walk = Walk.of(tercet.SCR(tercet.Full()))
     at = walk.expand()
-    move, _ = walk.state.phase.solve(walk.run, walk.parts, walk.state, at)
-    ray, B = ray_of(at, move), at.model.taylor.B.hessian()
+    move, _ = walk.solve(at)
+    ray, B = Ray.of(at.model.taylor.g, move), at.model.taylor.B.hessian()
     assert ray.c1 == pytest.approx(at.model.taylor.g @ move.s)
     assert ray.c2 == pytest.approx(move.s @ B @ move.s, rel=1e-9)
     assert ray.c3 == 0.0

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import tercet
 from tercet import PaperSigma
-from tercet.methods.policy import expansion
-from tercet.objectives.metered import Carry, Formed
+from tercet.objectives.metered import Carry, Formed, MeteredPoint
 from tercet.records import Forecast, Meets, Sizes, Step
 from tercet.subsolvers.base import Ask
 from tests.methods.walks import MODEL, D, Flat, N, Quartic, Told, Walk, dearer
@@ -218,7 +217,7 @@ class Uphill:
 
 def uphill(at: Any) -> Any:
     """The expansion with that sub-solver."""
-    return replace(at, prepare=lambda each: replace(at.model, workspace=Uphill(at.model.taylor.g)))
+    return replace(at, model=replace(at.model, workspace=Uphill(at.model.taylor.g)))
 
 
 @pytest.mark.parametrize(("h", "t"), [(N, N), (500, 500), (500, 100)], ids=["all terms", "B lags", "T lags behind B"])
@@ -227,18 +226,21 @@ def test_a_rejected_step_of_a_hessian_from_nearby_is_followed_by_one_from_here(h
     walk = Walk.of(tercet.STM(Told(lambda n, d: Sizes(n, n, h, t))), problem)
     at = walk.expand()
     assert (at.B.terms, at.T.terms) == (h, t)
-    far = at.B.view.at(at.B.x, Carry(Formed(h, -np.eye(D))))
-    T = far if at.T is at.B else at.T
-    borrowing = expansion(walk.run, walk.parts, walk.state, at.g, at.slope, far, T)
-    walk.state = replace(walk.state, kept=uphill(borrowing))
+    given = Carry(Formed(h, -np.eye(D)))
+    known = replace(at.point.known, hessian=None)
+    walk.state = replace(walk.state, point=MeteredPoint(at.point.view, at.point.x, given, known))
+    walk.remember(unexplained=0.0)
+    near = walk.expand()
+    assert near.B.borrowed is given.formed
+    walk.state = replace(walk.state, kept=uphill(near))
     assert not walk.step().accepted
-    kept = walk.state.kept
-    assert kept.B.borrowed is None
-    assert kept.T is (kept.B if h == t else at.T)
-    np.testing.assert_array_equal(kept.B.hessian(), at.B.view.at(at.B.x).hessian())
-    assert kept.model.taylor.B.point is kept.B  # seen through the units of the step
-    assert kept.model.taylor.T.point is kept.T
-    assert np.array_equal(far.hessian(), -np.eye(D))  # the one that was tried is left as it was
+    here = walk.expand()
+    assert here.B.borrowed is None
+    assert here.T is here.B if h == t else here.T.terms == t
+    np.testing.assert_array_equal(here.B.hessian(), at.B.view.at(at.B.x).hessian())
+    assert here.model.taylor.B.point is here.B  # seen through the units of the step
+    assert here.model.taylor.T.point is here.T
+    assert np.array_equal(near.B.hessian(), -np.eye(D))  # the one that was tried is left as it was
     assert walk.step().accepted
 
 

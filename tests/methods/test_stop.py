@@ -13,7 +13,7 @@ from tercet import Status
 from tercet.control.judge import EPS
 from tercet.critical.certify import Tolerances
 from tercet.critical.looks import WayDown
-from tercet.methods.phases import DESCENT, PATIENCE, Leaving
+from tercet.methods.phases import DESCENT, PATIENCE, Leaving, asked
 from tercet.methods.step import restart
 from tercet.methods.stop import End, Turn, stop
 from tercet.objectives.base import NotFiniteError
@@ -28,7 +28,8 @@ SMALL = Told(lambda n, d: Sizes(300, 300, 300, 300))
 def verdict(walk: Walk, **changes: Any) -> End | Turn | None:
     """What the test says at x, with some of the expansion changed."""
     at = replace(walk.expand(), **changes)
-    return stop(walk.run, walk.parts, walk.state, at, lambda: restart(walk.run, walk.parts, walk.state))
+    ask = asked(walk.parts, walk.state, at)
+    return stop(walk.run, walk.parts, walk.state, at, ask, lambda: restart(walk.run, walk.parts, walk.state))
 
 
 def status(walk: Walk, **changes: Any) -> Status:
@@ -40,16 +41,19 @@ def status(walk: Walk, **changes: Any) -> Status:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_value_or_a_gradient_that_is_not_finite_is_no_place_to_be(bad):
     walk = Walk.of(tercet.STM(tercet.Full()))
-    with pytest.raises(NotFiniteError):
-        verdict(walk, f=bad)
-    with pytest.raises(NotFiniteError):
-        verdict(walk, g=np.array([0.0, 0, bad, 0, 0]), norm=bad)
+    for known in (Known(bad, np.ones(D)), Known(1.0, np.array([0.0, 0, bad, 0, 0]))):
+        walk.state = replace(walk.state, point=MeteredPoint(walk.run.full, walk.run.x0, known=known))
+        with pytest.raises(NotFiniteError):
+            walk.expand()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_gradient_whose_square_overflows_is_finite():
     walk = Walk.of(tercet.STM(tercet.Full()))
-    assert verdict(walk, g=np.full(D, 1e200), norm=np.inf) is None
+    known = Known(1.0, np.full(D, 1e200))
+    walk.state = replace(walk.state, point=MeteredPoint(walk.run.full, walk.run.x0, known=known))
+    assert walk.expand().norm == np.inf
+    assert verdict(walk) is None
 
 
 def test_a_fall_beyond_any_sensible_value_ends_the_run_only_over_all_terms():

@@ -11,6 +11,7 @@ import numpy as np
 import tercet
 from tercet import Status
 from tercet.critical.certify import Tolerances
+from tercet.methods.phases import asked
 from tercet.methods.run import Run
 from tercet.objectives.metered import Meter
 from tercet.records import Sizes
@@ -144,3 +145,7 @@ class Walk:
     def expand(self) -> Any:
         """The expansion at x."""
         return self.parts.policy.expand(self.run, self.parts, self.state)[1]
+
+    def solve(self, at: Any) -> Any:
+        """The step from there, and what was asked for it."""
+        return self.state.phase.solve(at, asked(self.parts, self.state, at))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercet.subsolvers.spectral import Tridiagonal
+from tercet.subsolvers.spectral import Cholesky, Tridiagonal
 from tercet.subsolvers.spectral import regularized_step as tridiagonal_step
 
 
@@ -231,24 +231,36 @@ def test_floor_lowest_and_bound_are_those_of_the_spectrum(d, kind):
 @dimensions
 @kinds
 @pytest.mark.parametrize("above", [1e-3, 1.0, 1e3])
-def test_solver_and_inverse_forms_are_those_of_the_shifted_matrix(d, kind, above):
+def test_solver_and_solutions_are_those_of_the_shifted_matrix(d, kind, above):
     B, rng = symmetric(d, kind), np.random.default_rng(d)
     T, errors = Tridiagonal.of(B), rng.standard_normal((4, d))
     shift = max(0.0, -np.linalg.eigvalsh(B)[0]) + above
     inverse = np.linalg.inv(B + shift * np.eye(d))
-    expected = [e @ inverse @ e for e in errors]
-    np.testing.assert_allclose(T.inverse_forms(T.rotate(errors.T), shift), expected, rtol=1e-9)
+    np.testing.assert_allclose(T.solve(errors.T, shift), inverse @ errors.T, rtol=1e-7, atol=1e-9 / above)
+    np.testing.assert_array_equal(T.solve(errors[0], shift), T.solve(errors[:1].T, shift)[:, 0])
     solve = T.solver(above)
     np.testing.assert_allclose(T.rotate(solve(T.rotate(errors[0])), back=True), inverse @ errors[0], rtol=1e-8)
 
 
 @dimensions
 @kinds
-def test_inverse_forms_are_positive_numbers_where_the_matrix_is_all_but_singular(d, kind):
-    T = Tridiagonal.of(symmetric(d, kind))
-    found = T.inverse_forms(T.rotate(np.ones((d, 1))), T.floor)
-    assert np.all(np.isfinite(found) & (found > 0))
-    assert T.inverse_forms(np.empty((d, 0)), T.floor).shape == (0,)
+def test_a_cholesky_factor_is_that_of_a_definite_matrix_and_of_no_other(d, kind):
+    B, v = symmetric(d, kind), np.random.default_rng(d).standard_normal((d, 2))
+    definite = B + (1.0 - np.linalg.eigvalsh(B)[0]) * np.eye(d)
+    root = Cholesky.of(definite)
+    assert root is not None
+    np.testing.assert_allclose(definite @ root.solve(v), v, rtol=1e-9, atol=1e-9 * np.linalg.norm(definite, 2))
+    np.testing.assert_allclose(root.solve(v[:, 0]), root.solve(v)[:, 0], rtol=1e-12)
+    assert Cholesky.of(definite - 2.0 * np.linalg.eigvalsh(definite)[0] * np.eye(d)) is None
+
+
+@dimensions
+@kinds
+def test_solutions_are_numbers_that_bend_up_where_the_matrix_is_all_but_singular(d, kind):
+    T, ones = Tridiagonal.of(symmetric(d, kind)), np.ones((d, 1))
+    found = float(np.sum(ones * T.solve(ones, T.floor)))
+    assert np.isfinite(found)
+    assert found > 0
 
 
 @dimensions

@@ -9,9 +9,8 @@ from tercet.objectives.metered import MeteredPoint, renewed
 
 @dataclass(frozen=True)
 class Renewing:
-    """A Hessian from nearby is let go of when it left more than `left` of the gradient, and when its step was rejected.
-
-    Cheap Hessians are formed at each point, and nothing is let go of.
+    """A Hessian from nearby is let go of when it left more than `left` of the gradient, and when its step was rejected,
+    which leaves infinitely much. Cheap Hessians are formed at each point, and nothing is let go of.
     """
 
     left: float = 0.3
@@ -19,7 +18,3 @@ class Renewing:
     def before(self, B: MeteredPoint, unexplained: float) -> MeteredPoint:
         """The point that gives B for the next step."""
         return renewed(B) if unexplained > self.left else B
-
-    def after_rejection(self, B: MeteredPoint) -> MeteredPoint:
-        """The point that gives B for another step from the same x."""
-        return renewed(B)

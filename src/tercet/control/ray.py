@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from tercet.records import Step, Vector
+
 FURTHEST = 3.0  # times as far as f was looked at last: what is fitted says little beyond
 NEAREST = 0.1
 GAIN = 0.1  # of what f fell: less is not worth another look
@@ -26,6 +28,13 @@ class Ray:
     c1: float
     c2: float
     c3: float = 0.0
+
+    @staticmethod
+    def of(g: Vector, step: Step) -> Ray:
+        """As the Taylor polynomials have it."""
+        c1 = float(g @ step.s)
+        c3 = 0.0 if step.cubic is None else 6.0 * (step.quadratic.decrease - step.cubic.decrease)
+        return Ray(c1, -2.0 * (step.quadratic.decrease + c1), c3)
 
     def through(self, looks: Looks) -> tuple[float, float]:
         """c4 and c5, from the last one or two looks."""
@@ -56,14 +65,13 @@ class Ray:
 
 
 def first_root(c: Sequence[float], low: float, high: float) -> float:
-    """The first t between low and high where c0 + c1 t + c2 t^2 + ..., the slope of f, turns from below 0 to above;
+    """The first t between low and high where c0 + c1 t + ... + c4 t^4, the slope of f, turns from below 0 to above;
     low where it is above 0 there already, high where it never is."""
 
+    c0, c1, c2, c3, c4 = (*c, 0.0, 0.0, 0.0)[:5]
+
     def slope(t: float) -> float:
-        total = 0.0
-        for part in reversed(c):
-            total = total * t + part
-        return total
+        return c0 + t * (c1 + t * (c2 + t * (c3 + t * c4)))
 
     if not slope(low) < 0.0:
         return low

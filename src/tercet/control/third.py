@@ -24,8 +24,9 @@ class Purchase:
         """Whether T is part of the model from the beginning."""
         return self.worth == inf or (self.formed and self.worth > 0)
 
-    def buys(self, missed: float, lags: bool) -> bool:
-        """Where the second-order model missed f by this share of what it promised, and B perhaps lags."""
-        if self.first or self.worth == 0:
+    def buys(self, fall: float, promised: float, lags: bool) -> bool:
+        """Where f fell so while the second-order model promised that, and B perhaps lags."""
+        if self.worth == 0 or self.worth == inf or self.formed:
             return False
+        missed = abs(fall - promised) / max(promised, 1e-300)
         return missed * self.worth >= 1.0 and not (self.reuses_hessian and lags)

@@ -13,8 +13,8 @@ import numpy as np
 
 from tercet.checks import flag, kind_of_file, number, whole
 from tercet.control.sigma import PaperSigma, SignedEstimate, TrustRegion
-from tercet.control.units import Euclidean, Natural
 from tercet.critical.certify import Tolerances
+from tercet.frame import Euclidean, Natural
 from tercet.methods.checkpoint import (
     Checkpoint,
     CheckpointError,

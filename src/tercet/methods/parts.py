@@ -8,7 +8,7 @@ from typing import Protocol
 from tercet.control.curvature import Renewing
 from tercet.control.sigma import Begin, SigmaRule, as_it_is
 from tercet.control.third import Purchase
-from tercet.control.units import Euclidean, Units
+from tercet.frame import Euclidean, Units
 from tercet.methods.guarantee import Guarantee, guarantee_of
 from tercet.methods.policy import Independent, Nested, Policy
 from tercet.methods.run import Run
@@ -99,6 +99,7 @@ class Parts:
     guarantee: Guarantee  # what is promised of them
     curvature: Renewing  # when B is renewed
     third: Purchase  # when T is bought
+    buys_first: bool  # with the step, before f is looked at
     subsolver: Subsolver
     sigma: SigmaRule
     begin: Begin  # the first radius, once x and g are known
@@ -122,16 +123,18 @@ class Parts:
             wide = Subspace() if traits.images and rule.nested else Krylov()
             subsolver = GaussNewton.suited(traits) if traits.residuals else Dense() if traits.dense else wide
         needs = needs_of(subsolver, traits, rule)
+        third = Purchase(
+            settings.worth if settings.order >= 3 else 0.0,
+            traits.forms_third or needs.linear,
+            run.objective.reuses_hessian and rule.nested,
+        )
         return Parts(
             SameTerms(rule) if needs.same_terms else rule,
             Nested() if rule.nested else Independent(),
             guarantee_of(rule, settings.order),
             Renewing(),
-            Purchase(
-                settings.worth if settings.order >= 3 else 0.0,
-                traits.forms_third or needs.linear,
-                run.objective.reuses_hessian and rule.nested,
-            ),
+            third,
+            third.first,
             subsolver,
             settings.sigma,
             getattr(settings.sigma, "begin", as_it_is),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tercet.control.judge import EPS, Score
+from tercet.control.ray import Ray
 from tercet.control.sigma import Control, Evidence, Miss
 from tercet.critical.looks import WayDown
 from tercet.methods.noise import Noise, noise_of
-from tercet.methods.search import ray_of
 from tercet.objectives.base import NotFiniteError
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Forecast, Meets, Step, Vector
@@ -35,10 +35,9 @@ class Judged:
     step: Step
     ask: Ask
     after: float
-    gradient: Vector | None
+    slope: Vector | None  # the gradient at x + s, in the coordinates of the step
     score: Score
     accepted: bool
-    consistent: bool  # f and g are averages over the same terms
 
 
 class Phase(Protocol):
@@ -49,12 +48,12 @@ class Phase(Protocol):
         """0 down the model; 2 or 3 along a direction of negative curvature or of the third derivative."""
         ...
 
-    def solve(self, run: Run, parts: Parts, state: State, at: Expansion) -> tuple[Step, Ask]:
+    def solve(self, at: Expansion, ask: Ask) -> tuple[Step, Ask]:
         """The step, and what was asked for it."""
         ...
 
-    def accepts(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float, consistent: bool) -> bool:
-        """Whether x + s is the next x."""
+    def verdict(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float) -> tuple[bool, Vector | None]:
+        """Whether x + s is the next x, and the gradient there, where it was looked at, in the step's coordinates."""
         ...
 
     def meets(self, at: Expansion, judged: Judged) -> Meets:
@@ -72,28 +71,28 @@ class Descent:
 
     order: int = 0
 
-    def solve(self, run: Run, parts: Parts, state: State, at: Expansion) -> tuple[Step, Ask]:
+    def solve(self, at: Expansion, ask: Ask) -> tuple[Step, Ask]:
         """The step of the model; without T where that is not finite."""
-        workspace, buy = at.model.workspace, parts.third.first
-        ask = asked(parts, state, at, buy)
+        workspace = at.model.workspace
         try:
             return workspace.solve(ask), ask
         except NotFiniteError as error:
-            if not (buy and error.order == "third"):
+            if not (ask.buy_third and error.order == "third"):
                 raise
             ask = replace(ask, buy_third=False)
             return workspace.solve(ask), ask
 
-    def accepts(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float, consistent: bool) -> bool:
+    def verdict(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float) -> tuple[bool, Vector | None]:
         """ratio >= eta1 with a finite gradient; where f is rounded off, a smaller gradient decides."""
         if score.ratio == -np.inf or (score.ratio < eta1 and not score.rounding):
-            return False
-        if not consistent:
-            return not score.rounding
-        g = trial.gradient()
-        if not np.isfinite(g).all():
-            return False
-        return not (score.rounding and length(at.model.frame.slope(g)) >= length(at.model.taylor.g))
+            return False, None
+        if not at.consistent:
+            return not score.rounding, None
+        slope = at.model.frame.slope(trial.gradient())
+        size = length(slope)
+        if not (isfinite(size) or np.isfinite(slope).all()):
+            return False, None
+        return not (score.rounding and size >= length(at.model.taylor.g)), slope
 
     def meets(self, at: Expansion, judged: Judged) -> Meets:
         """As the sub-solver says."""
@@ -103,10 +102,10 @@ class Descent:
         """Sigma and radius from the evidence, unless sampling error or rounding explains how the model missed."""
         memory = state.memory
         noise = Noise(memory.noise_share, 0.0, memory.spreads)
-        if not judged.consistent:
+        if not at.consistent:
             noise = noise_of(at, judged.step, run.n, parts.sizes.replacement)
         evidence = gather(at, judged, noise.allowance)
-        excused = not judged.consistent and parts.noise_aware and noise_explains(evidence, noise)
+        excused = not at.consistent and parts.noise_aware and noise_explains(evidence, noise)
         stuck, noisy = count_stuck(memory.stuck, evidence.length, judged, at, excused)
         unexplained = left_over(memory.unexplained, at, judged)
         lost = judged.score.rounding and not judged.accepted
@@ -137,44 +136,42 @@ class Descent:
 DESCENT = Descent()
 
 
-def asked(parts: Parts, state: State, at: Expansion, buy_third: bool) -> Ask:
+def asked(parts: Parts, state: State, at: Expansion) -> Ask:
     """What is asked of the sub-solver at x."""
     model, memory = at.model, state.memory
     ahead = AHEAD if parts.forms_third else 1.0
     c = memory.control
     if not isfinite(c.radius):
-        size = ahead * length(model.frame.coordinates(at.point.x))
+        size = ahead * model.size
         c = parts.begin(c, size, lambda: ahead * cauchy(model.taylor))
-    return Ask(c.sigma2, c.sigma3, parts.power, c.radius, buy_third, memory.unexplained)
+    return Ask(c.sigma2, c.sigma3, parts.power, c.radius, parts.buys_first, memory.unexplained)
 
 
 def gather(at: Expansion, judged: Judged, allowance: float) -> Evidence:
     """How the polynomials of second and third order missed the trial point, less what noise may do."""
-    step, g, score = judged.step, judged.gradient, judged.score
-    compare = judged.accepted and judged.consistent and step.trial is None
+    step, score, there = judged.step, judged.score, judged.slope
+    compare = there is not None and judged.accepted and step.trial is None
 
     def miss(forecast: Forecast) -> Miss:
-        slope = np.nan
-        if compare and g is not None:
-            slope = float((at.model.frame.slope(g) - forecast.gradient) @ step.s)
+        slope = float((there - forecast.gradient) @ step.s) if compare and there is not None else np.nan
         return Miss(judged.after - (at.f - forecast.decrease) - allowance, slope)
 
     cubic = None if step.cubic is None else miss(step.cubic)
     shorter = not judged.accepted and np.isfinite(judged.after)
-    best = ray_of(at, step).lowest([(1.0, judged.after - at.f)]) if shorter else 0.5
+    best = Ray.of(at.model.taylor.g, step).lowest([(1.0, judged.after - at.f)]) if shorter else 0.5
     return Evidence(score.ratio, judged.accepted, length(step.s), judged.ask.power, miss(step.quadratic), cubic, best)
 
 
 def left_over(before: float, at: Expansion, judged: Judged) -> float:
     """|grad f+ - (g + Bs)| / |g|, what the quadratic left of the gradient; as before where the step does not tell."""
-    step, g, model = judged.step, judged.gradient, at.model
+    step = judged.step
     if not judged.accepted:
         return before
     if step.trial is not None:
         return before if step.left is None else step.left
-    if not judged.consistent or g is None:
+    if judged.slope is None:
         return before
-    return length(model.frame.slope(g) - step.quadratic.gradient) / max(length(model.taylor.g), 1e-300)
+    return length(judged.slope - step.quadratic.gradient) / max(length(at.model.taylor.g), 1e-300)
 
 
 def cauchy(taylor: Taylor) -> float:
@@ -200,12 +197,12 @@ def noise_explains(evidence: Evidence, noise: Noise) -> bool:
 def count_stuck(stuck: int, size: float, judged: Judged, at: Expansion, excused: bool) -> tuple[int, bool]:
     """How many steps in a row noise or rounding explains, and whether it was noise."""
     noisy = excused and not judged.accepted
-    if size <= EPS * max(length(at.model.frame.coordinates(at.point.x)), 1e-140):  # at x = 0 before |s|^2 underflows
-        return PATIENCE, not judged.consistent
+    if size <= EPS * max(at.model.size, 1e-140):  # at x = 0 before |s|^2 underflows
+        return PATIENCE, not at.consistent
     if noisy or judged.score.rounding:
         return stuck + 1, noisy
     if judged.accepted and not excused:
-        return (0 if judged.consistent else max(0, stuck - 1)), noisy
+        return (0 if at.consistent else max(0, stuck - 1)), noisy
     return stuck, noisy
 
 
@@ -220,14 +217,14 @@ class Leaving:
         """2 or 3."""
         return self.way.order
 
-    def solve(self, run: Run, parts: Parts, state: State, at: Expansion) -> tuple[Step, Ask]:
+    def solve(self, at: Expansion, ask: Ask) -> tuple[Step, Ask]:
         """What it promises was seen."""
         forecast = Forecast(self.way.fall, at.model.taylor.g)
         return Step(at.model.frame.coordinates(self.way.s), forecast, forecast, 1, 0.0), Ask(0.0, 0.0)
 
-    def accepts(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float, consistent: bool) -> bool:
+    def verdict(self, at: Expansion, trial: MeteredPoint, score: Score, eta1: float) -> tuple[bool, Vector | None]:
         """Where f is lower, as it was seen to be."""
-        return score.ratio >= eta1
+        return score.ratio >= eta1, None
 
     def meets(self, at: Expansion, judged: Judged) -> Meets:
         """Not asked of such a step."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tercet.control.units import bend_of
 from tercet.methods.noise import noise_share, sampling_errors
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, Memory, Model, State, Views
+from tercet.objectives.base import NotFiniteError
 from tercet.objectives.metered import NOTHING, Carry, MeteredPoint, MeteredView
 from tercet.records import Sizes, Step, Vector
 from tercet.sampling.rules import Outlook
@@ -19,6 +20,8 @@ from tercet.vectors import length
 
 if TYPE_CHECKING:
     from tercet.methods.parts import Parts
+
+NO_BEND = np.zeros(0)  # where no Hessian is formed
 
 
 class Policy(Protocol):
@@ -41,15 +44,11 @@ class Policy(Protocol):
         ...
 
     def expand(self, run: Run, parts: Parts, state: State) -> tuple[State, Expansion]:
-        """f, g, B and T at x over this iteration's samples; B and T are computed when they are asked for."""
+        """f, g, B and T at x over this iteration's samples; NotFiniteError where f, g or B is not finite."""
         ...
 
     def trial(self, state: State, at: Expansion, step: Step) -> MeteredPoint:
         """f at x + s over the terms of f."""
-        ...
-
-    def consistent(self, run: Run, parts: Parts, sizes: Sizes) -> bool:
-        """f and g are averages over the same terms, so that a new gradient can be compared with the forecast."""
         ...
 
     def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
@@ -88,22 +87,22 @@ def gradient_of(point: MeteredPoint) -> Vector:
 
 
 def expansion(
-    run: Run, parts: Parts, state: State, g: Vector, slope: MeteredPoint, B: MeteredPoint, T: MeteredPoint
+    run: Run, parts: Parts, state: State, g: Vector, slope: MeteredPoint, B: MeteredPoint, T: MeteredPoint, same: bool
 ) -> Expansion:
-    """The Taylor polynomial at x from the points that give g, B and T."""
-    point = state.point
+    """The Taylor polynomial at x from the points that give g, B and T, with a sub-solver that is ready on it."""
+    point, norm = state.point, length(g)
     f = point.known.value
-
-    def prepare(at: Expansion) -> Model:
-        bend = bend_of(at.B, parts.forms_hessian, parts.linear)
-        reach = state.memory.reach.at(at.point.x, run.x0, bend)
-        frame = parts.units.frame(reach, run.scales)
-        whole: Any = parts.guarantee.third(at.T) if parts.guarantee.promises else at.T
-        third = frame.point(whole) if parts.order >= 3 else None
-        taylor = Taylor(frame.slope(at.g), frame.point(at.B), third, parts.forms_third, run.meter.wait)
-        return Model(reach, frame, taylor, parts.subsolver.prepare(taylor))
-
-    return Expansion(point, point.value() if f is None else f, g, length(g), slope, B, T, prepare)
+    f = point.value() if f is None else f
+    if not (isfinite(f) and (isfinite(norm) or np.isfinite(g).all())):
+        raise NotFiniteError("value")
+    bend = B.linear().bend if parts.linear else B.hessian().diagonal() if parts.forms_hessian else NO_BEND
+    reach = state.memory.reach.at(point.x, run.x0, bend)
+    frame = parts.units.frame(reach, run.scales)
+    whole: Any = parts.guarantee.third(T) if parts.guarantee.promises else T
+    third = frame.point(whole) if parts.order >= 3 else None
+    taylor = Taylor(frame.slope(g), frame.point(B), third, parts.forms_third, run.meter.wait)
+    model = Model(reach, frame, length(frame.coordinates(point.x)), taylor, parts.subsolver.prepare(taylor))
+    return Expansion(point, f, g, norm, slope, B, T, same, model)
 
 
 @dataclass(frozen=True)
@@ -154,9 +153,9 @@ class Nested:
             return state, state.kept
         point, views = state.point, state.views
         B = point if views.hessian is views.value else views.hessian.at(point.x, point.carry)
-        B = B if B.borrowed is None else parts.curvature.before(B, state.memory.unexplained)
+        B = B if B.borrowed is None else parts.curvature.before(B, max(state.memory.unexplained, state.memory.missed))
         T = B if views.third is views.hessian else point if views.third is views.value else views.third.at(point.x)
-        return state, expansion(run, parts, state, gradient_of(point), point, B, T)
+        return state, expansion(run, parts, state, gradient_of(point), point, B, T, True)
 
     def trial(self, state: State, at: Expansion, step: Step) -> MeteredPoint:
         """With f and g at once where the objective can; a sub-solver may have looked already, over the same terms."""
@@ -166,10 +165,6 @@ class Nested:
         carry = carry.fresh() if state.phase.order else carry
         return state.views.value.first_at(at.point.x + at.model.frame.lift(step.s), carry)
 
-    def consistent(self, run: Run, parts: Parts, sizes: Sizes) -> bool:
-        """Always."""
-        return True
-
     def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
         """From the spread of the sampled terms, by this iteration's B."""
         slope = at.model.frame.slope
@@ -177,7 +172,7 @@ class Nested:
         return noise_share(at.model.workspace, slope(gradient_of(trial)), errors)
 
     def keeps(self, run: Run, sizes: Sizes) -> bool:
-        """Always: the terms stay the same."""
+        """The terms stay the same."""
         return True
 
 
@@ -222,15 +217,14 @@ class Independent:
                 rows, stream = stream.draw(run.n, m, replacement)
                 points.append(whole if rows is None else run.objective.over(rows).at(point.x))
         g = points[0].gradient() if np.isfinite(point.value()) else np.full(run.d, np.nan)
-        return replace(state, stream=stream), expansion(run, parts, state, g, *points)
+        # Where all is over all terms, nothing is drawn, also not with replacement.
+        same = sizes.is_full(run.n) or (sizes.gradient >= run.n and not replacement)
+        slope, B, T = points
+        return replace(state, stream=stream), expansion(run, parts, state, g, slope, B, T, same)
 
     def trial(self, state: State, at: Expansion, step: Step) -> MeteredPoint:
         """f alone."""
         return state.views.value.at(at.point.x + at.model.frame.lift(step.s), at.point.carry.fresh())
-
-    def consistent(self, run: Run, parts: Parts, sizes: Sizes) -> bool:
-        """Where g is not sampled; where all is over all terms, nothing is drawn, also not with replacement."""
-        return sizes.is_full(run.n) or (sizes.gradient >= run.n and not parts.sizes.replacement)
 
     def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
         """As it was measured for the step."""

@@ -7,6 +7,7 @@ it, and a linear model is looked at along the better of the two: with As known a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -24,27 +25,28 @@ if TYPE_CHECKING:
     from tercet.methods.state import Expansion, State
 
 
+Found = tuple[Step, MeteredPoint, float]  # a step as far as it is gone, the point there, and f
+
+
 class Search(Protocol):
     """From a direction to a trial."""
 
-    def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> tuple[Step, MeteredPoint]:
-        """The step as far as it is gone, and the point there with f."""
+    def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> Found:
+        """Where the step ends."""
         ...
 
 
-def fell(at: Expansion, point: MeteredPoint) -> float:
+def fell(at: Expansion, after: float) -> float:
     """f(x) - f at a point, -inf outside the domain of f."""
-    after = point.value()
-    return at.f - after if np.isfinite(after) else -np.inf
+    return at.f - after if isfinite(after) else -inf
 
 
 def corrected(parts: Parts, state: State, at: Expansion, move: Step, ask: Ask, fall: float) -> Step | None:
     """The step with its third-order correction, where f fell so that it is worth its price; else None."""
     promised, sizes = move.quadratic.decrease, state.sizes
-    if rounded(at.f, promised, state.memory.rounding):
+    if not parts.third.buys(fall, promised, sizes.hessian < sizes.value):
         return None
-    missed = abs(fall - promised) / max(promised, 1e-300)
-    if not parts.third.buys(missed, sizes.hessian < sizes.value):
+    if rounded(at.f, promised, state.memory.rounding):
         return None
     try:
         other = at.model.workspace.solve(replace(ask, buy_third=True))
@@ -59,18 +61,20 @@ def corrected(parts: Parts, state: State, at: Expansion, move: Step, ask: Ask, f
 class OneLook:
     """The step as the sub-solver gives it, or its correction, if that is lower."""
 
-    def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> tuple[Step, MeteredPoint]:
+    def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> Found:
         """f at x + s."""
-        policy = parts.policy
-        trial = policy.trial(state, at, move)
+        trial = parts.policy.trial(state, at, move)
+        after = trial.value()
         if state.phase.order or move.trial is not None:
-            return move, trial
-        other = corrected(parts, state, at, move, ask, fell(at, trial))
+            return move, trial, after
+        other = corrected(parts, state, at, move, ask, fell(at, after))
         if other is None:
-            return move, trial
-        there = policy.trial(state, at, other)
-        best, point = (other, there) if fell(at, there) > fell(at, trial) else (move, trial)
-        return replace(best, looks=2), point
+            return move, trial, after
+        there = parts.policy.trial(state, at, other)
+        bent = there.value()
+        if fell(at, bent) > fell(at, after):
+            move, trial, after = other, there, bent
+        return replace(move, looks=2), trial, after
 
 
 @dataclass(frozen=True)
@@ -82,33 +86,34 @@ class AlongStep:
 
     looks: int = 3
 
-    def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> tuple[Step, MeteredPoint]:
+    def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> Found:
         """The lowest point that was seen."""
         if state.phase.order or move.trial is not None:
-            return move, parts.policy.trial(state, at, move)
-        images, lift = at.point.engine.images(at.point), at.model.frame.lift
-        line = images.line(lift(move.s))
-        first, looks = line.at(1.0), 1
-        fall = fell(at, first)
+            trial = parts.policy.trial(state, at, move)
+            return move, trial, trial.value()
+        lift, looks = at.model.frame.lift, 1
+        line = at.point.line(lift(move.s))
+        first, after = line.at(1.0)
+        fall = fell(at, after)
         held = move.sigma > 0.0  # by the radius: along the step f tells as much as T, and costs no product
         other = None if held else corrected(parts, state, at, move, ask, fall)
         if other is not None:
             bent = bend_of(at, move, other, fall)
-            another = images.line(lift(bent.s))
-            there, looks = another.at(1.0), 2
-            if fell(at, there) > fall:
-                move, line, first = bent, another, there
+            another = at.point.line(lift(bent.s))
+            (there, lower), looks = another.at(1.0), 2
+            if fell(at, lower) > fall:
+                move, line, first, after, fall = bent, another, there, lower, fell(at, lower)
+        seen, found = [(1.0, -fall)], [(first, after)]
         sampled = state.views.value.rows is not None  # where longer steps fit the sample, and no more
-        most = 1 if sampled or rounded(at.f, move.forecast.decrease, state.memory.rounding) else self.looks
-        ray, seen = ray_of(at, move), [(1.0, first)]
-        while looks < most:
-            t = ray.next([(t, -fell(at, point)) for t, point in seen])
-            if t is None:
-                break
-            seen.append((t, line.at(t)))
+        promised = (move.cubic or move.quadratic).decrease
+        most = 1 if sampled or rounded(at.f, promised, state.memory.rounding) else self.looks
+        ray = Ray.of(at.model.taylor.g, move)
+        while looks < most and (t := ray.next(seen)) is not None:
+            found.append(line.at(t))
+            seen.append((t, -fell(at, found[-1][1])))
             looks += 1
-        t, point = max(seen, key=lambda each: fell(at, each[1]))
-        return gone(at, move, t, looks), point
+        lowest = min(range(len(seen)), key=lambda k: seen[k][1])
+        return gone(at, move, seen[lowest][0], looks), *found[lowest]
 
 
 def bend_of(at: Expansion, move: Step, other: Step, fall: float) -> Step:
@@ -137,13 +142,6 @@ def bend_of(at: Expansion, move: Step, other: Step, fall: float) -> Step:
     quadratic = Forecast(-float(g @ c + 0.5 * c @ (gradient - g)), gradient)
     cubic = Forecast(quadratic.decrease - a * a * float(c @ bend) / 6, gradient + a * a * bend / 2)
     return replace(other, s=c, quadratic=quadratic, cubic=cubic)
-
-
-def ray_of(at: Expansion, move: Step) -> Ray:
-    """f along a step as the Taylor polynomials have it."""
-    c1 = float(at.model.taylor.g @ move.s)
-    c3 = 0.0 if move.cubic is None else 6.0 * (move.quadratic.decrease - move.cubic.decrease)
-    return Ray(c1, -2.0 * (move.quadratic.decrease + c1), c3)
 
 
 def gone(at: Expansion, move: Step, t: float, looks: int) -> Step:

@@ -12,7 +12,6 @@ from tercet.frame import Frame, Reach
 from tercet.methods.phases import DESCENT, Phase
 from tercet.methods.run import Run
 from tercet.objectives.metered import Known, MeteredPoint, MeteredView, saved
-from tercet.once import once
 from tercet.records import Certificate, Sizes, Vector
 from tercet.sampling.draws import Stream
 from tercet.subsolvers.base import Taylor, Workspace
@@ -76,13 +75,14 @@ class Model:
 
     reach: Reach
     frame: Frame
+    size: float  # |x|
     taylor: Taylor
     workspace: Workspace
 
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """f, g, B and T at x over the samples of one iteration; B and T are computed when they are asked for."""
+    """f, g, B and T at x over the samples of one iteration, and the model of them."""
 
     point: MeteredPoint  # x over the terms of f
     f: float
@@ -90,13 +90,9 @@ class Expansion:
     norm: float  # |g|
     slope: MeteredPoint  # x over the terms of g, and below over those of B and T
     B: MeteredPoint
-    T: MeteredPoint
-    prepare: Callable[[Expansion], Model]
-
-    @once
-    def model(self) -> Model:
-        """Ready for a step; B is needed for its units."""
-        return self.prepare(self)
+    T: MeteredPoint  # nothing of it is computed before it is asked for
+    consistent: bool  # f and g are averages over the same terms, so that a new gradient can be compared with a forecast
+    model: Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ from tercet.control.judge import EPS, judge
 from tercet.frame import Reach
 from tercet.methods.guarantee import NO_RECORD, Record
 from tercet.methods.parts import Parts, Settings
-from tercet.methods.phases import DESCENT, Judged
-from tercet.methods.policy import expansion
+from tercet.methods.phases import DESCENT, Judged, asked
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, Memory, State
 from tercet.methods.stop import End, Turn, stop
@@ -72,7 +71,8 @@ def iterate(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
         state = parts.policy.grow(run, state, sizes)
     while True:
         state, at = parts.policy.expand(run, parts, state)
-        verdict = stop(run, parts, state, at, partial(restart, run, parts, state))
+        ask = asked(parts, state, at)
+        verdict = stop(run, parts, state, at, ask, partial(restart, run, parts, state))
         if not isinstance(verdict, Turn):
             break
         state = verdict.state  # the run stands elsewhere, or looks another way
@@ -81,24 +81,24 @@ def iterate(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
     if isinstance(verdict, End):
         return replace(state, certificate=verdict.certificate), verdict.status
     sizes = state.sizes
-    move, ask = state.phase.solve(run, parts, state, at)
-    consistent = parts.policy.consistent(run, parts, sizes)
-    move, trial = parts.search.look(parts, state, at, move, ask)
-    after = trial.value()
+    move, ask = state.phase.solve(at, ask)
+    move, trial, after = parts.search.look(parts, state, at, move, ask)
     paid = Counts(**run.meter.tally, n=run.n)  # what it took to know f; the gradient belongs to the next iteration
     forecast = move.cubic or move.quadratic
     score = judge(at.f, forecast.decrease, after, state.memory.rounding)
     eta1 = parts.sigma.eta1 if move.looks == 1 else EPS  # the lowest of several looks is taken if it is lower at all
-    accepted = state.phase.accepts(at, trial, score, eta1, consistent)
-    judged = Judged(move, ask, after, trial.known.gradient, score, accepted, consistent)
+    accepted, slope = state.phase.verdict(at, trial, score, eta1)
+    judged, size = Judged(move, ask, after, slope, score, accepted), length(at.model.frame.lift(move.s))
     sure = parts.guarantee.record(run, sizes, at, move) if parts.guarantee.promises else NO_RECORD
     meets = state.phase.meets(at, judged)
     memory, phase = state.phase.learn(run, parts, state, at, judged)
-    row = describe(run, state, at, judged, meets, sure, paid)
+    row = describe(run, state, at, judged, size, meets, sure, paid)
     if sure.variances is not memory.variances:
         memory = replace(memory, variances=sure.variances)
     if not accepted:
-        return replace(state, memory=memory, phase=phase, kept=keep(run, parts, state, at)), row
+        # What serves for another step from the same x, but no B from nearby, which is renewed, nor other terms.
+        kept = at if at.B.borrowed is None and parts.policy.keeps(run, sizes) else None
+        return replace(state, memory=memory, phase=phase, kept=kept), row
     if trial.terms < run.n:
         memory = replace(memory, noise_share=parts.policy.share(run, at, trial, memory))
     phase, scale, x = DESCENT, state.scale, at.point.x
@@ -130,16 +130,10 @@ def restart(run: Run, parts: Parts, state: State) -> State:
     return replace(at_x0, sampled=False, stream=state.stream, scale=abs(at_x0.point.value()))
 
 
-def keep(run: Run, parts: Parts, state: State, at: Expansion) -> Expansion | None:
-    """What serves for another step from the same x: all of it, with a B of this x; or nothing, where terms change."""
-    if not parts.policy.keeps(run, state.sizes):
-        return None
-    B = parts.curvature.after_rejection(at.B)
-    return at if B is at.B else expansion(run, parts, state, at.g, at.slope, B, B if at.T is at.B else at.T)
-
-
-def describe(run: Run, state: State, at: Expansion, judged: Judged, meets: Meets, sure: Record, paid: Counts) -> Row:
-    """What an observer sees of this iteration."""
+def describe(
+    run: Run, state: State, at: Expansion, judged: Judged, size: float, meets: Meets, sure: Record, paid: Counts
+) -> Row:
+    """What an observer sees of this iteration, with the length of its step in x."""
     step = judged.step
     return Row(
         iteration=state.memory.iteration,
@@ -148,7 +142,7 @@ def describe(run: Run, state: State, at: Expansion, judged: Judged, meets: Meets
         sigma=step.sigma,
         ratio=judged.score.ratio,
         accepted=judged.accepted,
-        step_norm=length(at.model.frame.lift(step.s)),
+        step_norm=size,
         sizes=state.sizes,
         inner=step.inner,
         third_bought=step.cubic is not None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tercet.checks import flag, number
 from tercet.control.sigma import PaperSigma, SigmaRule, TrustRegion
-from tercet.control.units import Euclidean, Natural, Units
+from tercet.frame import Euclidean, Natural, Units
 from tercet.methods.run import Run
 from tercet.methods.step import TensorKernel
 from tercet.sampling.rules import Fixed, Progressive, SizeRule

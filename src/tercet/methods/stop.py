@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import isfinite
 
 import numpy as np
 
 from tercet.critical.certify import Travelled, certify
 from tercet.critical.errors import sizes
 from tercet.methods.parts import Parts
-from tercet.methods.phases import DESCENT, PATIENCE, Leaving, asked
+from tercet.methods.phases import DESCENT, PATIENCE, Leaving
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, State
 from tercet.objectives.base import NotFiniteError
 from tercet.objectives.metered import exact
 from tercet.records import Certificate, Status, Step, Vector
+from tercet.subsolvers.base import Ask
 from tercet.vectors import length
 
 HELD = 0.9  # of the radius: a step this long is held back by it, and does not tell how far the minimizer is
@@ -42,14 +42,11 @@ class Turn:
     due: bool = False
 
 
-def stop(run: Run, parts: Parts, state: State, at: Expansion, restart: Callable[[], State]) -> End | Turn | None:
-    """What is to be done at x: end, stand elsewhere or look another way, or, None, take a step.
-
-    NotFiniteError where f or its gradient is not finite.
-    """
+def stop(
+    run: Run, parts: Parts, state: State, at: Expansion, ask: Ask, restart: Callable[[], State]
+) -> End | Turn | None:
+    """What is to be done at x: end, stand elsewhere or look another way, or, None, take a step."""
     memory = state.memory
-    if not (isfinite(at.f) and (isfinite(at.norm) or np.isfinite(at.g).all())):
-        raise NotFiniteError("value")
     if at.f < -1e20 * max(1.0, state.scale):  # only all terms together can tell
         return End(Status.UNBOUNDED) if at.point.terms >= run.n else Turn(restart())
     if memory.hopeless:
@@ -61,7 +58,9 @@ def stop(run: Run, parts: Parts, state: State, at: Expansion, restart: Callable[
         return End(Status.NOISE if memory.noisy else Status.ROUNDING, state.certificate)
     if sampled or state.phase is not DESCENT:
         return None
-    step = None if at.norm == 0.0 else plain_step(parts, state, at)
+    # The step that the second-order model wants to take tells how far the minimizer is.
+    plain = replace(ask, buy_third=False) if ask.buy_third else ask
+    step = None if at.norm == 0.0 else at.model.workspace.solve(plain)
     away = step is not None and goes_away(run, state, at, step)
     if not (away or memory.stuck >= PATIENCE or is_due(run, state, at, step)):
         return None
@@ -76,11 +75,6 @@ def look_again(state: State, at: Expansion) -> State:
     if not (np.isfinite(fresh.value()) and np.isfinite(fresh.gradient()).all()):  # f was finite here before
         raise NotFiniteError("value")
     return replace(state, point=fresh, kept=None)
-
-
-def plain_step(parts: Parts, state: State, at: Expansion) -> Step:
-    """The step that the second-order model wants to take."""
-    return at.model.workspace.solve(asked(parts, state, at, False))
 
 
 def is_due(run: Run, state: State, at: Expansion, step: Step | None) -> bool:

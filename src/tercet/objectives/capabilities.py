@@ -93,7 +93,11 @@ class Scatter(Protocol):
 
 
 class Images(Protocol):
-    """A linear model, which knows what its rows make of directions, and f over their span."""
+    """A linear model, which knows what its rows make of directions, and f along one or over the span of several."""
+
+    def line(self, s: Vector) -> Any:
+        """With `at(t)`, the carry for a point x + ts, from one product with A. No default."""
+        ...
 
     def images(self, point: Any) -> Any:
         """Av, v'Bv and Bv from Av, and f over a span, asked and counted through the metered point. No default."""
@@ -167,7 +171,7 @@ class KnowsScales(Protocol):
 
     @property
     def scales(self) -> Vector:
-        """How long a step along x_j is one. Default: read off along the run (`tercet.control.units.Natural`)."""
+        """How long a step along x_j is one. Default: read off along the run (`tercet.frame.Natural`)."""
         ...
 
 
@@ -212,6 +216,7 @@ class Abilities:
     third_tensor: Callable[[Any, Matrix], Any] | None
     third_bound: Callable[[Any, Matrix | None, bool], Any] | None
     variance: Callable[[Any, int], Any] | None
+    line: Callable[[Any, Vector], Any] | None
     linear: Callable[[Any, bool], Any] | None
     rest: Callable[[Any], Any] | None
     curve: Callable[[Any, Vector], Any] | None

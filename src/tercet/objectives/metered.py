@@ -179,6 +179,11 @@ class MeteredPoint:
             return self.ask("third", tensor_of_products, V, m)
         return self.ask("third", own, V, price=m * (k * (k + 1) // 2))
 
+    def line(self, s: Vector) -> Line:
+        """f along s, where the objective knows it from one product (`Traits.images`), which evaluates no term."""
+        assert self.able.line is not None
+        return Line(self, s, self.ask("value", self.able.line, s, price=0))
+
     def linear(self) -> Any:
         """A root of the Gauss-Newton matrix, where the objective knows its residuals (`Traits.residuals`)."""
         assert self.able.linear is not None
@@ -237,6 +242,21 @@ class MeteredPoint:
         if finite and order in ("hessian", "third") and not np.isfinite(answer).all():
             raise NotFiniteError(order)
         return answer
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """f over x + ts, for an objective that carries along s what it takes."""
+
+    point: MeteredPoint  # at x
+    s: Vector
+    ahead: Any  # the engine's
+
+    def at(self, t: float) -> tuple[MeteredPoint, float]:
+        """The point x + ts, and f there."""
+        here = self.point
+        there = MeteredPoint(here.view, here.x + t * self.s, Carry(None, self.ahead.at(t)))
+        return there, there.value()
 
 
 def renewed(point: MeteredPoint) -> MeteredPoint:
@@ -334,7 +354,7 @@ class Metered:
     def of(objective: Objective, meter: Meter) -> Metered:
         """What an objective says of itself; nothing is evaluated."""
         clocked, traits = getattr(objective, "clocked", None), traits_of(objective)
-        own = objective if clocked is None else clocked(meter.look)
+        own = objective if clocked is None or meter.deadline == np.inf else clocked(meter.look)
         return Metered(own, meter, traits, traits.hessian_cost > CHEAP_HESSIAN)
 
     def over(self, rows: Rows | None) -> MeteredView:

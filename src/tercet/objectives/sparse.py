@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.objectives.tables import ALL, NONE, UNLABELED, Coefficients, Picked, cut, gram_of, inverse_rms
+from tercet.objectives.tables import ALL, NONE, UNLABELED, Coefficients, Picked, cut, inverse_rms
 from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
 from tercet.watch import Look, unwatched
@@ -153,21 +153,17 @@ class SparseTable:
 
     def gram(self, c: Coefficients) -> Matrix:
         """A' diag(c) A; rows with c = 0 cost nothing."""
-        return gram_of(self, c)
-
-    def add_gram(self, total: Matrix, piece: slice, c: Vector) -> None:
-        """Add the lower triangle of a piece of it."""
-        self.look()
-        csr_gram(*self.parts(piece), c, total.reshape(-1))
+        total, part = np.zeros((self.shape[1], self.shape[1])), c if callable(c) else c.__getitem__
+        for piece in self.pieces:
+            if self.look is not unwatched:
+                self.look()
+            csr_gram(*self.parts(piece), part(piece), total.reshape(-1))
+        whole = total + total.T  # of a lower triangle
+        whole.ravel()[:: len(whole) + 1] *= 0.5
+        return whole
 
     def scales(self) -> Vector:
         """1 / rms of the entries of each column that are not 0; 1 for a column of zeros."""
         squares, count = np.zeros(self.A.shape[1]), np.zeros(self.A.shape[1])
         csr_squares(self.A.data, self.A.indices, squares, count)
         return inverse_rms(squares, count)
-
-    def whole_gram(self, total: Matrix) -> Matrix:
-        """The symmetric matrix with that lower triangle."""
-        B = total + total.T
-        B.ravel()[:: len(B) + 1] *= 0.5
-        return B

@@ -94,14 +94,6 @@ class Table(Protocol):
         """A' diag(c) A; rows with c = 0 cost nothing."""
         ...
 
-    def add_gram(self, total: Matrix, piece: slice, c: Vector) -> None:
-        """Add a piece of it to a d x d matrix, or to the lower triangle of one."""
-        ...
-
-    def whole_gram(self, total: Matrix) -> Matrix:
-        """The matrix to which all pieces have been added."""
-        ...
-
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """The rows as arrays, few at a time."""
         ...
@@ -133,14 +125,6 @@ def cut(m: int, size: int) -> list[slice]:
 def by_piece(c: Coefficients) -> Callable[[slice], Vector]:
     """Coefficients as a function of the piece."""
     return c if callable(c) else c.__getitem__
-
-
-def gram_of(table: Table, c: Coefficients) -> Matrix:
-    """A' diag(c) A, piece by piece."""
-    total, part = np.zeros((table.shape[1], table.shape[1])), by_piece(c)
-    for piece in table.pieces:
-        table.add_gram(total, piece, part(piece))
-    return table.whole_gram(total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,11 +191,15 @@ class DenseTable:
 
     def gram(self, c: Coefficients) -> Matrix:
         """A' diag(c) A; rows with c = 0 cost nothing."""
-        return gram_of(self, c)
+        total, part = np.zeros((self.shape[1], self.shape[1])), by_piece(c)
+        for piece in self.pieces:
+            self.add_gram(total, piece, part(piece))
+        return total
 
     def add_gram(self, total: Matrix, piece: slice, c: Vector) -> None:
         """Add a piece of it."""
-        self.look()
+        if self.look is not unwatched:
+            self.look()
         used = np.flatnonzero(c)
         if len(used) == 0:
             return
@@ -219,10 +207,6 @@ class DenseTable:
         if len(used) < len(c):
             rows, c = rows[used], c[used]
         total += rows.T @ (c[:, None] * rows)
-
-    def whole_gram(self, total: Matrix) -> Matrix:
-        """It is whole already."""
-        return total
 
     def scales(self) -> Vector:
         """1 / rms of the entries of each column that are not 0, over some of the rows where there are many."""

@@ -1,4 +1,4 @@
-"""`Dense`: for d up to a few thousand. B is diagonalized once at a point; every sigma after that is cheap."""
+"""`Dense`: for d up to a few thousand. B is factored once at a point; every sigma after that is cheap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tercet.once import once
 from tercet.records import Forecast, Matrix, Meets, Step, Tensor, Vector
 from tercet.subsolvers.base import Ask, Needs, Taylor, Workspace, meets_first
 from tercet.subsolvers.newton import minimize_model
-from tercet.subsolvers.spectral import Tridiagonal
+from tercet.subsolvers.spectral import Cholesky, Tridiagonal
 from tercet.vectors import length
 
 
@@ -48,22 +48,26 @@ class Dense:
         """Take B, and T where it is to be formed."""
         if taylor.T is not None and taylor.forms_third:
             return FormedWorkspace(self, taylor)
-        return SpectralWorkspace(self, taylor)
+        return SpectralWorkspace.of(self, taylor)
 
 
 @dataclass(eq=False)
 class SpectralWorkspace:
-    """B in tridiagonal form at one point; the last step without T is remembered, since it is asked for again."""
+    """B factored at one point: where it is definite, and nothing holds Newton's step, a Cholesky factor serves, else
+    the tridiagonal form. The last step without T is remembered, since it is asked for again."""
 
     settings: Dense
     taylor: Taylor
+    B: Matrix
+    root: Cholesky | None  # None where B is not definite
     shift: float = 0.0
     plain: tuple[tuple[float, int, float], Step, float] | None = None
 
-    @once
-    def B(self) -> Matrix:
-        """The Hessian."""
-        return self.taylor.B.hessian()
+    @staticmethod
+    def of(settings: Dense, taylor: Taylor) -> SpectralWorkspace:
+        """One Cholesky factorization."""
+        B = taylor.B.hessian()
+        return SpectralWorkspace(settings, taylor, B, taylor.wait(Cholesky.of, B))
 
     @once
     def tridiagonal(self) -> Tridiagonal:
@@ -74,10 +78,24 @@ class SpectralWorkspace:
         """The minimizer of g's + 1/2 s'Bs + sigma/p |s|^p within the radius."""
         wanted = (ask.sigma2, ask.power, ask.radius)
         if self.plain is None or self.plain[0] != wanted:
-            s, shift = self.tridiagonal.minimize(self.taylor.g, *wanted)
+            s, shift = self.minimize(*wanted)
             self.plain = wanted, Step(s, self.forecast(s), None, 1, acting(shift, s, ask)), shift
         self.shift = self.plain[2]
         return self.plain[1]
+
+    def minimize(self, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
+        """That step, and its shift mu."""
+        if sigma == 0.0 and self.root is not None:
+            s = -self.root.solve(self.taylor.g)
+            if length(s) <= radius:
+                return s, 0.0
+        return self.tridiagonal.minimize(self.taylor.g, sigma, power, radius)
+
+    def inverse(self, columns: Matrix) -> Matrix:
+        """(B + mu I)^-1 v for a vector or columns v, mu the shift of the last step."""
+        if self.shift == 0.0 and self.root is not None:
+            return self.root.solve(columns)
+        return self.tridiagonal.solve(columns, self.shift)
 
     def solve(self, ask: Ask) -> Step:
         """The second-order step, corrected by T where that may be bought."""
@@ -85,7 +103,7 @@ class SpectralWorkspace:
         if point is None or not ask.buy_third:
             return plain
         bend = point.third_square(plain.s)
-        s = plain.s + limited(-0.5 * self.tridiagonal.solve(bend, self.shift), 0.5 * length(plain.s))
+        s = plain.s + limited(-0.5 * self.inverse(bend), 0.5 * length(plain.s))
         quadratic = self.forecast(s)
         cubic = add_third(quadratic, s, bend)
         # T[s_2]^2 is not T[s]^2: where the corrected step does not even promise a decrease, the plain one is tried.
@@ -97,7 +115,8 @@ class SpectralWorkspace:
             return None, None, None
         gradient = step.quadratic.gradient + Regularizer(step.sigma, ask.power).gradient(step.s)
         r = length(step.s)
-        lowest = step.sigma * power_of(r, ask.power - 2) - self.tridiagonal.floor  # hess m >= B + sigma |s|^(p-2) I
+        floor = self.tridiagonal.floor if self.root is None else 0.0
+        lowest = step.sigma * power_of(r, ask.power - 2) - floor  # hess m >= B + sigma |s|^(p-2) I
         return meets_first(gradient, step.s, self.settings.theta), -lowest <= self.settings.theta * r * r, None
 
     def forecast(self, s: Vector) -> Forecast:
@@ -107,8 +126,7 @@ class SpectralWorkspace:
 
     def decreases(self, vectors: Matrix) -> Vector:
         """1/2 v'(B + mu I)^-1 v for each row v."""
-        T = self.tridiagonal
-        return 0.5 * T.inverse_forms(T.rotate(vectors.T), self.shift)
+        return 0.5 * np.einsum("ij,ji->i", vectors, self.inverse(vectors.T))
 
 
 def acting(shift: float, s: Vector, ask: Ask) -> float:

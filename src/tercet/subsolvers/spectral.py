@@ -6,19 +6,39 @@ trial of a mu costs a tridiagonal solve.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tercet.model import power_of
-from tercet.once import once
 from tercet.records import Matrix, Vector
 from tercet.vectors import length
 from tercet.watch import LONG, tridiagonalize
 
 EPS = float(np.finfo(float).eps)
+RESOLVED = 64.0  # times eps: a pivot above it, beside the trace, is told from 0
+
+
+@dataclass(frozen=True, eq=False)
+class Cholesky:
+    """B = R'R."""
+
+    R: Matrix
+
+    @staticmethod
+    def of(B: Matrix) -> Cholesky | None:
+        """The factor of a definite matrix; None of any other, also of one that may be singular but for its rounding."""
+        R, info = lapack().dpotrf(B, clean=0)
+        if info:
+            return None
+        least = float(R.diagonal().min())  # its square is at least lambda_min
+        return Cholesky(R) if least * least > RESOLVED * EPS * float(B.trace()) else None
+
+    def solve(self, v: Matrix) -> Matrix:
+        """B^-1 v for a vector, or for columns."""
+        return lapack().dpotrs(self.R, v)[0]
 
 
 @dataclass(eq=False)
@@ -29,10 +49,19 @@ class Tridiagonal:
     off: Vector
     reflectors: Any = None
     tau: Any = None
+    bound: float = field(init=False)  # no |eigenvalue| exceeds it
+    floor: float = field(init=False)  # max(0, -lambda_min), the smallest shift that leaves no negative curvature
 
     def __post_init__(self) -> None:
         if len(self.diag) == 1:
             self.off = np.zeros(1)  # LAPACK's wrappers ask for one entry that is never read
+        rows, sides = np.abs(self.diag), np.abs(self.off)
+        rows[1:] += sides[: len(rows) - 1]
+        rows[:-1] += sides[: len(rows) - 1]
+        self.bound, self.floor = float(rows.max()), 0.0
+        if lapack().dpttrf(self.diag, self.off)[2] != 0:  # 2: by number, from 1 to 1
+            lowest = lapack().dstebz(self.diag, self.off, 2, 0.0, 1.0, 1, 1, 0.0, "E")[1][0]
+            self.floor = max(0.0, -float(lowest))
 
     @staticmethod
     def of(B: Matrix) -> Tridiagonal:
@@ -63,22 +92,6 @@ class Tridiagonal:
             Tz[1:] += self.off * z[:-1]
         return Tz
 
-    @once
-    def bound(self) -> float:
-        """A number that no |eigenvalue| exceeds."""
-        rows = np.abs(self.diag)
-        rows[1:] += np.abs(self.off)
-        rows[:-1] += np.abs(self.off)
-        return float(np.max(rows))
-
-    @once
-    def floor(self) -> float:
-        """max(0, -lambda_min), the smallest shift that leaves no negative curvature."""
-        if lapack().dpttrf(self.diag, self.off)[2] == 0:
-            return 0.0
-        first = lapack().dstebz(self.diag, self.off, 2, 0.0, 1.0, 1, 1, 0.0, "E")[1][0]  # 2: by number, from 1 to 1
-        return max(0.0, -float(first))
-
     def lowest(self) -> Vector:
         """The eigenvector of lambda_min."""
         import scipy.linalg
@@ -104,13 +117,9 @@ class Tridiagonal:
             rise *= 4.0
         return solve
 
-    def solve(self, v: Vector, shift: float) -> Vector:
-        """(B + shift I)^-1 v."""
+    def solve(self, v: Matrix, shift: float) -> Matrix:
+        """(B + shift I)^-1 v for a vector, or for columns."""
         return self.rotate(self.shifted(shift)(self.rotate(v)), back=True)
-
-    def inverse_forms(self, columns: Matrix, shift: float) -> Vector:
-        """v'(T + shift I)^-1 v for each of the columns v."""
-        return np.einsum("ij,ij->j", columns, self.shifted(shift)(columns))
 
 
 @cache

@@ -169,4 +169,4 @@ class SubspaceWorkspace:
 def model(here: Any) -> SpectralWorkspace:
     """The quadratic model at a point of the span, in its few coordinates."""
     here.hessian()
-    return SpectralWorkspace(Dense(), Taylor(here.gradient(), here, None, False))
+    return SpectralWorkspace.of(Dense(), Taylor(here.gradient(), here, None, False))

@@ -77,10 +77,10 @@ def test_a_look_along_a_step_makes_no_margins_and_a_derivative_there_does(librar
     metered = Metered.of(device, Meter(device.n))
     point = metered.over(None).at(x)
     point.value()
-    line = point.engine.images(point).line(s)
+    line = point.line(s)
     for t in (1.0, 0.5):
-        look = line.at(t)
-        assert look.value() == pytest.approx(device.over(None).at(x + t * s).value(), rel=1e-13)
+        look, f = line.at(t)
+        assert f == look.value() == pytest.approx(device.over(None).at(x + t * s).value(), rel=1e-13)
         assert look.engine.margins.whole is None
         assert look.inexact == 0
         same(look.gradient(), device.over(None).at(x + t * s).gradient())
@@ -95,9 +95,9 @@ def test_margins_that_moved_far_are_computed_anew(library):
     x = np.full(device.d, 1e4)
     metered = Metered.of(device, Meter(device.n))
     point = metered.over(None).at(x)
-    line = point.engine.images(point).line(-x + 1e-9)
-    assert line.at(1.0).inexact == 4  # all that is left of the margins is rounding
-    assert line.at(0.5).inexact == 0
+    line = point.line(-x + 1e-9)
+    assert line.at(1.0)[0].inexact == 4  # all that is left of the margins is rounding
+    assert line.at(0.5)[0].inexact == 0
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

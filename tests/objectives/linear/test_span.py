@@ -204,10 +204,11 @@ def test_a_path_survives_a_checkpoint():
 def test_f_along_a_step_is_f_there_at_the_price_of_one_product(name, sparse):
     view, model = view_of(name, sparse)
     here, s = walked(view), np.random.default_rng(5).standard_normal(model.d)
-    line = here.engine.images(here).line(s)
+    line = here.line(s)
     before = view.meter.counts()
     for looks, t in enumerate((1.0, 0.3, -2.0), 1):
-        there, plain = line.at(t), model.over(None).at(here.x + t * s)
+        (there, f), plain = line.at(t), model.over(None).at(here.x + t * s)
+        assert f == there.value()
         np.testing.assert_array_equal(there.x, here.x + t * s)
         np.testing.assert_allclose(there.value(), plain.value(), rtol=1e-12)
         np.testing.assert_allclose(there.gradient(), plain.gradient(), rtol=1e-9, atol=1e-13)

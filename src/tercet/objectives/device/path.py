@@ -7,18 +7,14 @@ asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tercet.objectives.device.arrays import Array, Arrays
-from tercet.objectives.linear.span import FAR, FRESH, STEPS, Path, Span, SpanImages
-from tercet.objectives.metered import Carry, MeteredPoint
+from tercet.objectives.linear.span import FAR, STEPS, Path
 from tercet.once import once
 from tercet.records import Vector
-
-if TYPE_CHECKING:
-    from tercet.objectives.device.point import DevicePoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +41,9 @@ class DevicePath:
         assert self.base is not None
         return self.base[piece] if self.ahead is None else self.base[piece] + self.t * self.ahead[piece]
 
-    def onward(self, s: Vector, As: Array, margins: Array) -> DevicePath:
-        """After a step s from these margins, which is remembered."""
-        steps, images, there = (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:], margins + As
+    def onward(self, s: Vector, As: Array) -> DevicePath:
+        """After a step s, which is remembered."""
+        steps, images, there = (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:], self.margins + As
         size, now = self.on.host(largest(self.on, As), largest(self.on, there))
         moved = self.moved + float(size)
         if moved > FAR * float(now):
@@ -83,13 +79,11 @@ class DevicePath:
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceLine:
-    """f over x + ts, with As and the margins at x known."""
+class DeviceAhead:
+    """The margins along a step, z + t As, made when they are needed."""
 
-    metered: MeteredPoint  # at x
-    s: Vector
+    path: DevicePath  # to x, with its margins
     As: Array
-    path: DevicePath
 
     @once
     def sizes(self) -> tuple[float, float]:
@@ -98,50 +92,15 @@ class DeviceLine:
         here, ahead = on.host(largest(on, self.path.base), largest(on, self.As))
         return float(here), float(ahead)
 
-    def at(self, t: float) -> MeteredPoint:
-        """f at x + ts; the margins are made when they are needed."""
+    def at(self, t: float) -> DevicePath:
+        """To x + ts."""
         path, (here, ahead) = self.path, self.sizes
         moved = path.moved + abs(t) * ahead
         there = replace(path, steps=(), images=(), ahead=self.As, t=t, age=path.age + 1, moved=moved)
         if moved > FAR * abs(here - abs(t) * ahead):  # only then have the margins themselves to tell
             now = float(path.on.host(largest(path.on, there.margins))[0])
             there = DevicePath(path.on, path.rows) if moved > FAR * now else there
-        return self.metered.view.at(self.metered.x + t * self.s, Carry(None, there))
-
-
-@dataclass(frozen=True, eq=False)
-class DeviceImages:
-    """What A makes of directions at a point; asked and counted through the metered point."""
-
-    metered: MeteredPoint
-
-    def along(self, v: Vector) -> Array:
-        """Av, which is no evaluation of a term."""
-        return SpanImages(self.metered).along(v)
-
-    def curvature(self, v: Vector, Av: Array) -> float:
-        """v'Bv from Av: no product."""
-        return SpanImages(self.metered).curvature(v, Av)
-
-    def product(self, v: Vector, Av: Array) -> Vector:
-        """Bv from Av: the second half of the product."""
-        return SpanImages(self.metered).product(v, Av)
-
-    def path(self) -> DevicePath:
-        """The path to x with its margins; these are computed anew where many steps added up to them."""
-        point: DevicePoint = self.metered.engine
-        path = point.path or DevicePath(point.view.table.arrays, point.view.rows)
-        if path.age >= FRESH:
-            return path.standing(point.margins.times(), True)
-        return path.standing(point.margins.z, False)
-
-    def line(self, s: Vector) -> DeviceLine:
-        """f along s, at the price of one product with A."""
-        return DeviceLine(self.metered, s, self.along(s), self.path())
-
-    def span(self, p: Vector, Ap: Array) -> Span:
-        """f over x + span{p, x, the last steps}."""
-        return Span(self.metered, p, Ap)
+        return there
 
 
 def largest(on: Arrays, v: Array) -> Array:

@@ -6,6 +6,7 @@ piece at a time; each answer comes to the host by one transfer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -16,10 +17,11 @@ from tercet.objectives.base import Priced
 from tercet.objectives.device.arrays import Array, Arrays
 from tercet.objectives.device.csr import CsrDeviceTable
 from tercet.objectives.device.losses import Part
-from tercet.objectives.device.path import DeviceImages, DevicePath
+from tercet.objectives.device.path import DeviceAhead, DevicePath
 from tercet.objectives.device.table import DenseDeviceTable
 from tercet.objectives.linear.bounds import GRAM_LIMIT
 from tercet.objectives.linear.point import STRAIGHT, Penalty
+from tercet.objectives.linear.span import FRESH, SpanImages
 from tercet.objectives.linear.start import shrink, unseen_to_rest
 from tercet.objectives.tables import ALL
 from tercet.once import once
@@ -79,9 +81,10 @@ class DeviceView:
         """These rows at x."""
         return DevicePoint(self, x, carry if carry is not None and carry.rows is self.rows else None)
 
-    def with_margins(self, x: Vector, z: Array) -> DevicePoint:
-        """These rows at x, where Ax is known."""
-        return DevicePoint(self, x, DevicePath(self.table.arrays, self.rows, base=z))
+    def losses(self, z: Array, scales: Sequence[float]) -> Vector:
+        """(1/m) sum w_i l(t z_i, y_i) for each t, in one transfer."""
+        totals = [self.formulas.total(0, t * z, self.y, self.w) for t in scales]
+        return np.array([float(total) for total in self.table.arrays.host(*totals)]) / self.terms
 
     def recall(self, arrays: dict[str, Any]) -> DevicePath:
         """What a point carried, from its arrays."""
@@ -257,6 +260,16 @@ class DevicePoint:
             spread = spread - B @ B
         return max(0.0, float(np.linalg.eigvalsh((spread + spread.T) / 2)[-1]))
 
-    def images(self, point: Any) -> DeviceImages:
+    def standing(self) -> DevicePath:
+        """The path to x with its margins; these are computed anew where many steps added up to them."""
+        path = self.path or DevicePath(self.view.table.arrays, self.view.rows)
+        old = path.age >= FRESH
+        return path.standing(self.margins.times() if old else self.margins.z, old)
+
+    def line(self, s: Vector) -> DeviceAhead:
+        """f along s, from As."""
+        return DeviceAhead(self.standing(), self.view.table.times(s))
+
+    def images(self, point: Any) -> SpanImages:
         """What A makes of directions, and f over their span."""
-        return DeviceImages(point)
+        return SpanImages(point)

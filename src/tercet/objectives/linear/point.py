@@ -7,7 +7,7 @@ With the margins z = Ax known, everything else is elementwise and one product:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,10 +16,10 @@ import numpy as np
 
 from tercet.objectives.base import Priced
 from tercet.objectives.linear import bounds
-from tercet.objectives.linear.span import Path, SpanImages, same_rows
+from tercet.objectives.linear.span import FRESH, Ahead, Path, SpanImages, same_rows
 from tercet.objectives.linear.start import shrink, unseen_to_rest
 from tercet.objectives.losses import Formula, Four, Loss
-from tercet.objectives.tables import ALL, Picked, Table
+from tercet.objectives.tables import ALL, Coefficients, Picked, Table
 from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
 
@@ -89,11 +89,19 @@ class LinearView:
 
     def at(self, x: Vector, carry: Path | None = None) -> LinearPoint:
         """These rows at x."""
-        return LinearPoint(self, x, carry if carry is not None and same_rows(carry.rows, self.rows) else None)
+        same = carry is not None and (carry.rows is self.rows or same_rows(carry.rows, self.rows))
+        return LinearPoint(self, x, carry if same else None)
 
-    def with_margins(self, x: Vector, z: Vector) -> LinearPoint:
-        """These rows at x, where Ax is known."""
-        return LinearPoint(self, x, Path(self.rows, margins=z))
+    def losses(self, z: Vector, scales: Sequence[float]) -> Vector:
+        """(1/m) sum w_i l(t z_i, y_i) for each t, all at once."""
+        k, formula = len(scales), self.formula
+        margins, y = np.outer(scales, z).ravel(), np.tile(self.y, k)
+        if formula.part is not None:
+            each = formula.part(0, margins if formula.pack is None else formula.pack(margins, y), y)
+        else:
+            each = self.loss.derivatives(margins, y)[0] if formula.value is None else formula.value(margins, y)
+        rows = each.reshape(k, -1)
+        return (rows if self.w is None else rows * self.w).sum(axis=1) / self.terms
 
     def recall(self, arrays: dict[str, Any]) -> Path:
         """What a point carried, from its arrays."""
@@ -134,26 +142,33 @@ class Margins:
     """
 
     def __init__(self, view: LinearView, x: Vector, path: Path | None):
-        self.view, self.x, self.path = view, x, path
+        self.view, self.x = view, x
+        self.made: Vector | None = None if path is None else path.margins
+        self.as_wanted: Vector | None = None
 
-    @once
-    def packed(self) -> Vector:
-        """z as the loss wants it."""
-        view, pack, pieces = self.view, self.view.formula.pack, self.view.table.pieces
-        if pack is None:
-            return self.z
-        if len(pieces) == 1:
-            return pack(self.z, view.y)
-        out = np.empty(view.terms)
-        for piece in pieces:
-            out[piece] = pack(self.z[piece], view.y[piece])
-        return out
-
-    @once
+    @property
     def z(self) -> Vector:
         """Ax: one product with A for the value and all derivatives."""
-        known = None if self.path is None else self.path.margins
-        return self.times() if known is None else known
+        if self.made is None:
+            self.made = self.times()
+        return self.made
+
+    @property
+    def packed(self) -> Vector:
+        """z as the loss wants it."""
+        if self.as_wanted is None:
+            self.as_wanted = self.z if self.view.formula.pack is None else self.pack(self.view.formula.pack)
+        return self.as_wanted
+
+    def pack(self, pack: Callable[[Vector, Vector], Vector]) -> Vector:
+        """z as the loss wants it, made a piece at a time."""
+        view, z = self.view, self.z
+        if len(view.table.pieces) == 1:
+            return pack(z, view.y)
+        out = np.empty(view.terms)
+        for piece in view.table.pieces:
+            out[piece] = pack(z[piece], view.y[piece])
+        return out
 
     def times(self, piece: slice = ALL) -> Vector:
         """A piece of Ax."""
@@ -185,6 +200,10 @@ class Margins:
             part = self.four[order][piece]
         return part if view.w is None else view.w[piece] * part
 
+    def each(self, order: int) -> Coefficients:
+        """The same for a sum over all rows: made while they are used, where there are several pieces of them."""
+        return self.coefficients(order) if len(self.view.table.pieces) == 1 else partial(self.coefficients, order)
+
 
 def bend(As: Vector, second: Vector, third: Vector, straight: float, out: Vector) -> int:
     """Count the rows with |l''' a's| / 2 > straight |l''|; out is l''' (a's)^2 there and 0 elsewhere."""
@@ -201,15 +220,18 @@ class LinearPoint:
     a point nearby, and `inexact` the lowest order of derivative that owes something to it.
     """
 
-    carry: Path | None = None
-    inexact: int = 4
-
     def __init__(self, view: LinearView, x: Vector, path: Path | None = None):
         self.view, self.x, self.terms = view, x, view.terms
         self.margins, self.path = Margins(view, x, path), path
-        self.carry = None if path is None else path.again()
-        if path is not None and path.age > 0:  # the margins are a sum over steps, whose rounding adds up
-            self.inexact = 0
+        self.sums: Matrix | None = None
+        # Margins that are a sum over steps carry rounding that adds up.
+        self.inexact = 0 if path is not None and path.age > 0 else 4
+
+    @property
+    def carry(self) -> Path | None:
+        """The last steps."""
+        path = self.path
+        return None if path is None else Path(path.rows, path.steps, path.images)
 
     def value(self) -> float:
         """(1/m) sum w_i l_i + penalty."""
@@ -218,10 +240,12 @@ class LinearPoint:
             total += float(self.margins.coefficients(0, piece).sum())
         return total / self.terms + penalty
 
-    @once
+    @property
     def group_sums(self) -> Matrix:
         """A'(w l'), split into the groups of a sample; the penalty is the same in every term and left out."""
-        return self.view.table.group_sums(partial(self.margins.coefficients, 1))
+        if self.sums is None:
+            self.sums = self.view.table.group_sums(self.margins.each(1))
+        return self.sums
 
     def gradient(self) -> Vector:
         """A'(w l')/m + p'."""
@@ -230,7 +254,7 @@ class LinearPoint:
 
     def hessian(self) -> Matrix:
         """A' diag(w l'') A / m + diag(p'')."""
-        B = self.view.table.gram(partial(self.margins.coefficients, 2)) / self.terms
+        B = self.view.table.gram(self.margins.each(2)) / self.terms
         B.ravel()[:: len(B) + 1] += self.view.penalty.curvature(self.x)
         return B
 
@@ -278,6 +302,19 @@ class LinearPoint:
         c, table = self.margins.coefficients(1), self.view.table
         mean = table.weigh(c) / self.terms
         return table.gram(c * c) / self.terms - np.outer(mean, mean)
+
+    def standing(self) -> Path:
+        """The path to x with its margins; these are computed anew where many steps added up to them."""
+        path = self.path
+        if path is None:
+            return Path(self.view.rows, margins=self.margins.z)
+        if path.age >= FRESH:
+            return Path(path.rows, path.steps, path.images, self.margins.times())
+        return Path(path.rows, path.steps, path.images, self.margins.z, path.age, path.moved)
+
+    def line(self, s: Vector) -> Ahead:
+        """f along s, from As."""
+        return Ahead(self.standing(), self.view.table.times(s))
 
     def images(self, point: Any) -> SpanImages:
         """What A makes of directions, and f over their span."""

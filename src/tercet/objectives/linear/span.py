@@ -10,7 +10,7 @@ A, as often as it likes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,21 +45,21 @@ class Path:
     age: int = 0  # steps since they were
     moved: float = 0.0  # by how much these changed them
 
-    def onward(self, s: Vector, As: Vector, margins: Vector, remember: bool = True) -> Path:
-        """After a step s from these margins; the step itself is remembered where f is looked at over several."""
-        steps, images = ((*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:]) if remember else ((), ())
-        there, moved = margins + As, self.moved + largest(As)
+    def onward(self, s: Vector, As: Vector) -> Path:
+        """After a step s, which is remembered."""
+        return self.ahead(As, (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:])
+
+    def ahead(self, As: Vector, steps: tuple[Vector, ...] = (), images: tuple[Vector, ...] = ()) -> Path:
+        """After a step that changes the margins by As; they are computed anew where that is far."""
+        assert self.margins is not None
+        there, moved = self.margins + As, self.moved + largest(As)
         if moved > FAR * largest(there):
             return Path(self.rows, steps, images)
         return Path(self.rows, steps, images, there, self.age + 1, moved)
 
-    def again(self) -> Path:
-        """The same steps, with margins to be computed."""
-        return Path(self.rows, self.steps, self.images)
-
     def exact(self) -> Path:
         """The same steps, with margins to be computed."""
-        return self.again()
+        return Path(self.rows, self.steps, self.images)
 
     def arrays(self) -> dict[str, Any]:
         """As arrays."""
@@ -81,6 +81,18 @@ class Path:
         if not (age >= 0 and 0 <= moved < np.inf):
             raise ValueError(f"steps of age {age} that moved the margins by {moved}")
         return Path(rows, tuple(steps), tuple(images), margins, age, moved)
+
+
+@dataclass(frozen=True, eq=False)
+class Ahead:
+    """The margins along a step, z + t As."""
+
+    path: Path  # to x, with its margins
+    As: Vector
+
+    def at(self, t: float) -> Path:
+        """To x + ts."""
+        return self.path.ahead(self.As if t == 1.0 else t * self.As)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,37 +123,9 @@ class SpanImages:
 
         return self.metered.ask("hessian", work, price=0)
 
-    def path(self) -> Path:
-        """The path to x with its margins; these are computed anew where many steps added up to them."""
-        point: LinearPoint = self.metered.engine
-        path = point.path or Path(point.view.rows)
-        if path.age >= FRESH:
-            return replace(path, margins=point.margins.times(), age=0, moved=0.0)
-        return replace(path, margins=point.margins.z)
-
-    def line(self, s: Vector) -> Line:
-        """f along s, at the price of one product with A."""
-        return Line(self.metered, s, self.along(s), self.path())
-
     def span(self, p: Vector, Ap: Vector) -> Span:
         """f over x + span{p, x, the last steps}."""
         return Span(self.metered, p, Ap)
-
-
-@dataclass(frozen=True, eq=False)
-class Line:
-    """f over x + ts, with As and the margins at x known."""
-
-    metered: MeteredPoint  # at x
-    s: Vector
-    As: Vector
-    path: Path
-
-    def at(self, t: float) -> MeteredPoint:
-        """f at x + ts."""
-        assert self.path.margins is not None
-        path = self.path.onward(t * self.s, t * self.As, self.path.margins, remember=False)
-        return self.metered.view.at(self.metered.x + t * self.s, Carry(None, path))
 
 
 @dataclass(eq=False)
@@ -159,8 +143,8 @@ class Span:
 
     @once
     def path(self) -> Path:
-        """The path to x."""
-        return self.point.images(self.metered).path()
+        """The path to x, with its margins."""
+        return self.point.standing()
 
     @once
     def directions(self) -> tuple[Sequence[Vector], Sequence[Vector]]:
@@ -213,10 +197,9 @@ class Span:
         """f at these coordinates, by default at x."""
         if c is None:
             return SpanPoint(self, np.zeros(self.W.shape[1]), np.zeros_like(self.p), self.metered)
-        a, margins = self.W @ c, self.path.margins
-        assert margins is not None
+        a = self.W @ c
         s = combine(a, self.directions[0])
-        path = self.path.onward(s, combine(a, self.directions[1]), margins)
+        path = self.path.onward(s, combine(a, self.directions[1]))
         return SpanPoint(self, c, s, self.metered.view.at(self.point.x + s, Carry(None, path)))
 
 

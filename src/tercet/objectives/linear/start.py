@@ -28,7 +28,7 @@ def shrink(view: Any, x: Vector) -> tuple[Vector, int]:
     some = view if view.terms <= few else view.take(np.linspace(0, view.terms - 1, few).astype(np.intp))
     z = some.table.times(x)
     scales = [*(0.25**k for k in range(7)), 0.0]
-    values = [some.with_margins(t * x, t * z).value() for t in scales]
+    values = some.losses(z, scales) + np.array([view.penalty.value(t * x) for t in scales])
     lowest = int(np.nanargmin([*values, np.inf]))
     return (x if lowest in (0, len(scales)) else scales[lowest] * x), len(scales) * some.terms
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet import Euclidean, Natural
-from tercet.control.units import bend_of
 from tercet.frame import Reach, Same, Scaled
 
 powers = st.integers(-6, 6).map(lambda k: 10.0**k)
@@ -65,12 +64,3 @@ def test_a_variable_along_which_f_hardly_bends_or_bends_beyond_measure_has_a_uni
 def test_at_the_origin_of_a_function_without_curvature_units_are_numbers():
     E = Natural().frame(Reach(np.zeros(2), np.zeros(2), np.zeros(2)), None).E
     np.testing.assert_array_equal(E, 1.0)
-
-
-def test_how_strongly_f_bends_is_the_diagonal_of_a_hessian_that_is_formed():
-    class Formed:
-        def hessian(self) -> np.ndarray:
-            return np.array([[1.0, 5.0], [5.0, -3.0]])
-
-    np.testing.assert_array_equal(bend_of(Formed(), True), [1.0, -3.0])
-    assert bend_of(Formed(), False).size == 0
