@@ -242,7 +242,7 @@ class Calls:
         """The functions as an objective of a vector as long as x0."""
         start = check_length("x0", x0, np.size(x0))
         fun, derivatives = self.functions(len(start))
-        return Bound(CallObjective(len(start), fun, derivatives), start, lambda x: x)
+        return Bound(CallObjective(len(start), fun, derivatives), start)
 
     def functions(self, d: int) -> tuple[Callable[..., Any], dict[str, Callable[..., Any]]]:
         """The value, and the derivatives under tercet's names and in its shapes."""

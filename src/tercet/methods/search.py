@@ -96,7 +96,8 @@ class AlongStep:
         first, after = line.at(1.0)
         fall = fell(at, after)
         held = move.sigma > 0.0  # by the radius: along the step f tells as much as T, and costs no product
-        other = None if held else corrected(parts, state, at, move, ask, fall)
+        bought = held or parts.buys_first
+        other = None if bought else corrected(parts, state, at, move, ask, fall)
         if other is not None:
             bent = bend_of(at, move, other, fall)
             another = at.point.line(lift(bent.s))
@@ -106,9 +107,10 @@ class AlongStep:
         seen, found = [(1.0, -fall)], [(first, after)]
         sampled = state.views.value.rows is not None  # where longer steps fit the sample, and no more
         promised = (move.cubic or move.quadratic).decrease
-        most = 1 if sampled or rounded(at.f, promised, state.memory.rounding) else self.looks
-        ray = Ray.of(at.model.taylor.g, move)
+        most, ray = 1 if sampled else self.looks, Ray.of(at.model.taylor.g, move)
         while looks < most and (t := ray.next(seen)) is not None:
+            if rounded(at.f, promised, state.memory.rounding):
+                break
             found.append(line.at(t))
             seen.append((t, -fell(at, found[-1][1])))
             looks += 1

@@ -121,7 +121,7 @@ class Bound:
 
     objective: Objective
     x0: Vector
-    restore: Callable[[Vector], Any]
+    restore: Callable[[Vector], Any] = np.asarray
 
 
 class Problem(Protocol):

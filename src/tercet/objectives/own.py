@@ -39,7 +39,7 @@ class OwnObjective:
         """Start at x0."""
         if x0 is None:
             raise ValueError("minimize(x0=None): an objective of your own needs a start; pass x0.")
-        return Bound(self.objective, check_length("x0", x0, int(self.objective.d)), lambda x: x)
+        return Bound(self.objective, check_length("x0", x0, int(self.objective.d)))
 
 
 def told(value: Any) -> str:

@@ -34,19 +34,11 @@ def library_of(X: Any) -> str | None:
 class Arrays(Protocol):
     """A library, a device, and precisions."""
 
+    xp: Any  # the namespace of the library
+    whole: bool  # elementwise formulas are compiled, or scattered over devices, and take all rows at once
     device: str  # in words
     data: np.dtype[Any]  # of X
     kind: np.dtype[Any]  # of sums, margins and coefficients
-
-    @property
-    def xp(self) -> Any:
-        """The namespace of the library."""
-        ...
-
-    @property
-    def whole(self) -> bool:
-        """Elementwise formulas are compiled, or scattered over devices, and take all rows at once."""
-        ...
 
     def put(self, values: Any) -> Array:
         """A host array on the device, in the precision of sums."""

@@ -260,21 +260,22 @@ class CsrDeviceTable:
         other = replace(self, A=self.A.with_entries(self.arrays.xp.abs(self.A.entries)))
         return other.weigh(size * other.times(np.ones(self.shape[1])))
 
-    def seen(self) -> tuple[Vector, Vector]:
-        """For each column the sum of squares, and how many entries are not 0."""
-        xp, entries = self.arrays.xp, self.A.entries
-        one = self.arrays.put(np.ones(self.shape[0]))
-        there = xp.where(entries != 0.0, xp.ones_like(entries), xp.zeros_like(entries))
-        squares, counts = (
-            replace(self, A=self.A.with_entries(each), ones=False).weigh(one) for each in (entries * entries, there)
-        )
-        return squares, counts
-
     def scales(self) -> Vector:
         """1 / rms of the entries of each column that are not 0."""
-        scales = inverse_rms(*self.seen())
+        scales = inverse_rms(*seen(self))
         return np.append(scales, 1.0) if self.ones else scales
 
     def touched(self) -> Any:
         """Which columns hold anything but zeros in these rows."""
-        return np.append(self.seen()[1] > 0.0, [True] * self.ones)
+        return np.append(seen(self)[1] > 0.0, [True] * self.ones)
+
+
+def seen(table: CsrDeviceTable) -> tuple[Vector, Vector]:
+    """For each column the sum of squares, and how many entries are not 0."""
+    xp, entries = table.arrays.xp, table.A.entries
+    one = table.arrays.put(np.ones(table.shape[0]))
+    there = xp.where(entries != 0.0, xp.ones_like(entries), xp.zeros_like(entries))
+    squares, counts = (
+        replace(table, A=table.A.with_entries(each), ones=False).weigh(one) for each in (entries * entries, there)
+    )
+    return squares, counts

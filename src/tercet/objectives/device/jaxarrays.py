@@ -5,7 +5,7 @@ Each is jit of plain operations on global arrays, so that XLA places sums where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -23,6 +23,7 @@ class JaxArrays:
         import jax
 
         self.jax, self.xp = jax, jax.numpy
+        self.expit, self.join = jax.nn.sigmoid, jax.numpy.concatenate
         self.data, self.kind = np.dtype(data), np.dtype(kind)
         self.devices = sorted(X.devices(), key=lambda each: each.id)
         self.parts = parts_of(X)
@@ -54,10 +55,6 @@ class JaxArrays:
         """A random order of n rows, by JAX's generator."""
         return self.jax.random.permutation(self.jax.random.key(seed), n)
 
-    def expit(self, v: Array) -> Array:
-        """1 / (1 + exp(-v))."""
-        return self.jax.nn.sigmoid(v)
-
     def compiled(self, work: Callable[..., Any]) -> Callable[..., Any]:
         """work(number, *arrays), compiled for each number."""
         return self.jax.jit(work, static_argnums=0)
@@ -71,10 +68,6 @@ class JaxArrays:
     def total(self, v: Array) -> Array:
         """The sum of a vector, made in float64 where that is switched on."""
         return self.xp.sum(v, dtype=np.float64 if self.jax.config.jax_enable_x64 else None)
-
-    def join(self, parts: Sequence[Array]) -> Array:
-        """Vectors one after the other."""
-        return self.xp.concatenate(list(parts))
 
     def dealt(self, c: Array, A: Array, K: int) -> Array:
         """A'c split into K groups."""

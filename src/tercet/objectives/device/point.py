@@ -179,20 +179,16 @@ class DevicePoint:
         _ = self.margins.z  # for the Hessian, too
         return self.host(self.view.table.grouped(partial(self.margins.coefficients, 1)))[0]
 
-    def mean(self, sums: Matrix) -> Vector:
-        """The gradient from the sums over groups."""
-        return sums.sum(axis=0) / self.terms + self.view.penalty.gradient(self.x)
-
     def gradient(self) -> Vector:
         """A'(w l')/m + p'."""
-        return self.mean(self.group_sums)
+        return self.group_sums.sum(axis=0) / self.terms + self.view.penalty.gradient(self.x)
 
     def first(self) -> tuple[float, Vector]:
         """f(x) and its gradient, in one transfer."""
         _ = self.margins.z
         sums = self.view.table.grouped(partial(self.margins.coefficients, 1))
         total, self.group_sums = self.host(self.margins.total(), sums)
-        return float(total) / self.terms + self.view.penalty.value(self.x), self.mean(self.group_sums)
+        return float(total) / self.terms + self.view.penalty.value(self.x), self.gradient()
 
     def hessian(self) -> Matrix:
         """A' diag(w l'') A / m + diag(p'')."""

@@ -41,24 +41,18 @@ class DenseDeviceTable:
         return int(m), int(self.A.shape[1]) + self.ones
 
     @once
-    def few(self) -> int:
-        """Rows of which a second copy may be made."""
-        itemsize, (m, d) = self.arrays.kind.itemsize, self.A.shape
-        return max(GROUPS, int(max(BUFFER, SHARE * self.arrays.data.itemsize * m * d)) // (itemsize * d))
-
-    @once
     def pieces(self) -> list[slice]:
         """Rows that are worked on at once."""
         m = self.shape[0]
         if self.arrays.whole:
             return [slice(0, m)]
         copies = self.picked is not None or self.arrays.data != self.arrays.kind
-        return cut(m, min(ROWS, self.few) // GROUPS * GROUPS if copies else ROWS)
+        return cut(m, min(ROWS, few(self)) // GROUPS * GROUPS if copies else ROWS)
 
     def over(self, rows: Any) -> DenseDeviceTable:
         """Some rows of the whole matrix, in the order given."""
         a, m = self.arrays, int(rows.shape[0])
-        if a.whole or m <= COPIED * self.A.shape[0] or m <= self.few:
+        if a.whole or m <= COPIED * self.A.shape[0] or m <= few(self):
             return DenseDeviceTable(a, a.rows(self.A, rows), self.ones, None, True, self.look)
         return DenseDeviceTable(a, self.A, self.ones, rows, True, self.look)
 
@@ -69,32 +63,25 @@ class DenseDeviceTable:
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """The rows as arrays, few at a time."""
-        return ((piece, self.block(piece)) for piece in cut(self.shape[0], self.few))
-
-    def image(self, block: Array, V: Array) -> Array:
-        """A piece of AV for a vector or a matrix V on the device."""
-        return block @ V[:-1, ...] + V[-1, ...] if self.ones else block @ V
+        return ((piece, self.block(piece)) for piece in cut(self.shape[0], few(self)))
 
     def times(self, x: Vector, piece: slice = ALL) -> Array:
         """Ax, or a piece of it, on the device."""
         v = self.arrays.put(x)
         if piece != ALL:
-            return self.image(self.block(piece), v)
+            return image(self.block(piece), v, self.ones)
         if self.picked is None and self.arrays.data == self.arrays.kind:
-            return self.image(self.A, v)
-        parts = [self.image(self.block(some), v) for some in self.pieces]
+            return image(self.A, v, self.ones)
+        parts = [image(self.block(some), v, self.ones) for some in self.pieces]
         return parts[0] if len(parts) == 1 else self.arrays.join(parts)
-
-    def bordered(self, sums: Array, total: Array) -> Array:
-        """A'c from the sums over the stored columns and the sum of c."""
-        return self.arrays.join([sums, self.arrays.xp.reshape(total, (1,))]) if self.ones else sums
 
     def weighed(self, c: Coefficients) -> Array:
         """A'c on the device."""
         part, total = by_piece(c), None
         for piece in self.pieces:
             some = part(piece)
-            sums = self.bordered(some @ self.block(piece), self.arrays.xp.sum(some))
+            sums = some @ self.block(piece)
+            sums = bordered(self.arrays, sums, self.arrays.xp.sum(some)) if self.ones else sums
             total = sums if total is None else total + sums
         return total
 
@@ -124,14 +111,14 @@ class DenseDeviceTable:
         total, border = None, None
         for piece in self.pieces:
             some = a.put(np.ones(piece.stop - piece.start)) if part is None else part(piece)
-            for within in [ALL] if a.whole else cut(piece.stop - piece.start, self.few):
+            for within in [ALL] if a.whole else cut(piece.stop - piece.start, few(self)):
                 self.look()
                 begin = piece.start + (within.start or 0)
                 rows = slice(begin, piece.start + (piece.stop - piece.start if within.stop is None else within.stop))
                 block, weights = self.block(rows), some[within]
                 total = a.add_gram(total, block, weights)
                 if self.ones:
-                    edge = self.bordered(weights @ block, a.xp.sum(weights))
+                    edge = bordered(a, weights @ block, a.xp.sum(weights))
                     border = edge if border is None else border + edge
         G = a.whole_gram(total)
         if border is None:
@@ -154,7 +141,7 @@ class DenseDeviceTable:
     def images(self, V: Matrix) -> Iterator[tuple[slice, Array]]:
         """Pieces of AV for few directions."""
         directions = self.arrays.put(V)
-        return ((piece, self.image(block, directions)) for piece, block in self.blocks())
+        return ((piece, image(block, directions, self.ones)) for piece, block in self.blocks())
 
     def absolute_sums(self, size: Array) -> Vector:
         """|A|'(size * |A|1), where |A| has the absolute values of the entries."""
@@ -162,7 +149,7 @@ class DenseDeviceTable:
         for piece, block in self.blocks():
             entries = a.xp.abs(block)
             c = size[piece] * (a.xp.sum(entries, axis=1) + float(self.ones))
-            sums = self.bordered(c @ entries, a.xp.sum(c))
+            sums = bordered(a, c @ entries, a.xp.sum(c)) if self.ones else c @ entries
             total = sums if total is None else total + sums
         return a.host(total)[0]
 
@@ -170,9 +157,9 @@ class DenseDeviceTable:
         """1 / rms of the entries of each column that are not 0, over some of the rows where there are many."""
         a, n = self.arrays, self.A.shape[0]
         some = a.rows(self.A, a.numbers(np.arange(0, n, max(1, n // SOME))))
-        squares, count = self.seen(some)
+        squares, count = seen(a, some)
         if np.any(squares == 0.0):  # a rare one
-            parts = [self.seen(block) for _, block in self.blocks()]
+            parts = [seen(a, block) for _, block in self.blocks()]
             squares, count = (np.sum(each, axis=0) for each in zip(*parts, strict=True))
         scales = inverse_rms(squares, count)
         return np.append(scales, 1.0) if self.ones else scales
@@ -183,12 +170,29 @@ class DenseDeviceTable:
         counts = [a.host(a.xp.sum(a.xp.abs(block), axis=0))[0] for _, block in self.blocks()]
         return np.append(np.sum(counts, axis=0) > 0.0, [True] * self.ones)
 
-    def seen(self, rows: Array) -> tuple[Vector, Vector]:
-        """For each column the sum of squares, and how many entries are not 0."""
-        a, wide = self.arrays, self.arrays.widen(rows)
-        there = a.xp.where(wide != 0.0, a.xp.ones_like(wide), a.xp.zeros_like(wide))
-        squares, count = a.host(a.xp.sum(wide * wide, axis=0), a.xp.sum(there, axis=0))
-        return squares, count
+
+def few(table: DenseDeviceTable) -> int:
+    """Rows of which a second copy may be made."""
+    a, (m, d) = table.arrays, table.A.shape
+    return max(GROUPS, int(max(BUFFER, SHARE * a.data.itemsize * m * d)) // (a.kind.itemsize * d))
+
+
+def image(block: Array, V: Array, ones: bool) -> Array:
+    """A piece of AV for a vector or a matrix V on the device."""
+    return block @ V[:-1, ...] + V[-1, ...] if ones else block @ V
+
+
+def bordered(a: Arrays, sums: Array, total: Array) -> Array:
+    """A'c where A ends with a column of ones, from the sums over the stored columns and the sum of c."""
+    return a.join([sums, a.xp.reshape(total, (1,))])
+
+
+def seen(a: Arrays, rows: Array) -> tuple[Vector, Vector]:
+    """For each column the sum of squares, and how many entries are not 0."""
+    wide = a.widen(rows)
+    there = a.xp.where(wide != 0.0, a.xp.ones_like(wide), a.xp.zeros_like(wide))
+    squares, count = a.host(a.xp.sum(wide * wide, axis=0), a.xp.sum(there, axis=0))
+    return squares, count
 
 
 def by_piece(c: Coefficients) -> Callable[[slice], Array]:

@@ -157,7 +157,7 @@ class LinearModel:
     def bind(self, x0: Any) -> Bound:
         """Start at x0, by default at zero."""
         start = np.zeros(self.d) if x0 is None else check_length("problem", x0, self.d)
-        return Bound(self, start, (lambda x: x) if self.returns == "numpy" else self.device.own)
+        return Bound(self, start) if self.returns == "numpy" else Bound(self, start, self.device.own)
 
     def margins(self, X: Any, x: Vector) -> Vector:
         """z = Ax for new rows, the intercept added if the model has one."""

@@ -128,7 +128,7 @@ class ShardedLinearModel:
     def bind(self, x0: Any) -> Bound:
         """Start at x0, by default at zero."""
         start = np.zeros(self.d) if x0 is None else check_length("problem", x0, self.d)
-        return Bound(self, start, lambda x: x)
+        return Bound(self, start)
 
     def margins(self, X: Any, x: Vector) -> Vector:
         """z = Ax for new rows, the intercept added if the model has one."""
