@@ -180,7 +180,8 @@ class TorchArrays:
     def __init__(self, device: Any, data: Any, kind: Any):
         import torch
 
-        self.xp, self.place, self.device = torch, device, str(device)
+        self.xp: Any = torch
+        self.place, self.device = device, str(device)
         self.data, self.kind = np.dtype(data), np.dtype(kind)
         self.wide = getattr(torch, self.kind.name)
         self.expit = torch.sigmoid
