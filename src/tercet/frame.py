@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from tercet.once import once
-from tercet.records import Matrix, Tensor, Vector
+from tercet.records import Flags, Matrix, Tensor, Vector
 
 FAINT = float(np.sqrt(np.finfo(float).eps))  # a variable along which f bends less, beside the most, counts as this
+ROUNDED = 64.0 * float(np.finfo(float).eps)  # what rounding makes of 1
 NEVER_LESS = 1e-4  # of a length along which f changes as much as it does along the others
 
 
@@ -64,9 +65,10 @@ class Same:
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """Each x_j in its own unit."""
+    """Each x_j in its own unit; those that rest are not moved, as if f did not depend on them."""
 
     E: Vector
+    resting: Flags | None = None
 
     def lift(self, c: Vector) -> Vector:
         """E c."""
@@ -78,11 +80,16 @@ class Scaled:
 
     def slope(self, g: Vector) -> Vector:
         """E g."""
-        return self.E * g
+        return self.moving * g
 
     def point(self, point: Any) -> ScaledPoint:
         """The point seen through the units."""
-        return ScaledPoint(point, self.E)
+        return ScaledPoint(point, self.moving)
+
+    @once
+    def moving(self) -> Vector:
+        """E, and 0 for the x_j that rest."""
+        return self.E if self.resting is None else np.where(self.resting, 0.0, self.E)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +176,20 @@ class Reach:
             most = float(np.max(D * D * self.bend, initial=0.0))
             least = np.maximum(faint * most / (D * D), np.finfo(float).tiny)
         return 1.0 / np.sqrt(np.maximum(self.bend, least)) if 0.0 < most < np.inf else D
+
+
+def at_rest(frame: Frame, reach: Reach, bend: Vector, g: Vector, f: float) -> Frame:
+    """The frame in which the x_j rest on which f does not depend as far as its rounding tells.
+
+    Over its span D_j both the slope |g_j| D_j is within rounding of f and |B_jj| D_j^2 within that of the others':
+    a step along x_j would be one from rounding to rounding, as long as |g_j / B_jj| happens to be.
+    """
+    D = np.maximum(reach.size, reach.moved)
+    D = np.where(D > 0, D, float(np.max(D, initial=0.0)) or 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bends = np.abs(bend) * D * D
+        resting = (bends <= ROUNDED * len(g) * float(np.max(bends))) & (np.abs(g) * D <= ROUNDED * abs(f))
+    return Scaled(frame.E, resting) if isinstance(frame, Scaled) and resting.any() else frame
 
 
 SAME = Same()

@@ -14,6 +14,7 @@ Vector = NDArray[np.floating[Any]]
 Matrix = NDArray[np.floating[Any]]
 Tensor = NDArray[np.floating[Any]]
 Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 Meets = tuple[bool | None, bool | None, bool | None]
 

@@ -105,3 +105,24 @@ def singular(seed):
         "third": lambda x: np.einsum("i,ia,ib,ic->abc", w * np.where(p == 4, 24 * t(x), 0.0), L, L, L),
     }
     return Known(lambda x: float(w @ t(x) ** p), parts, m + rng.standard_normal(d), m)
+
+
+def silent(seed):
+    """log sum_i exp(x_0 + l_i'u) - x_0 - k'u, and |((x_0 + L u) - x_0) - y|^2 / 2: f does not depend on x_0, and
+    what is computed of it along x_0 is rounding. Its minimizer is not known; 0 stands for it."""
+    rng = np.random.default_rng(seed)
+    m, d = int(rng.integers(3, 7)), int(rng.integers(1, 4))
+    L, y = rng.standard_normal((m, d)), rng.standard_normal(m)
+    x0 = rng.standard_normal(d + 1) * (seed % 3 > 0)
+    x0[0] *= 10.0 ** rng.integers(0, 3)
+    if seed % 2:
+        r = lambda x: ((x[0] + L @ x[1:]) - x[0]) - y  # noqa: E731 - a formula with a name
+        J = lambda x: np.column_stack([np.full(m, ((1.0 + x[0]) - x[0]) - 1.0), L])  # noqa: E731 - the same
+        parts = {"grad": lambda x: J(x).T @ r(x), "hess": lambda x: J(x).T @ J(x)}
+        return Known(lambda x: float(r(x) @ r(x) / 2), parts, x0, np.zeros(d + 1))
+    A = np.column_stack([np.ones(m), L])
+    k = rng.dirichlet(np.ones(m)) @ A
+    k[0] = 1.0
+    p = lambda x: np.exp(A @ x - np.log(np.sum(np.exp(A @ x))))  # noqa: E731 - a formula with a name
+    parts = {"grad": lambda x: A.T @ p(x) - k, "hess": lambda x: A.T @ (np.diag(p(x)) @ (A - p(x) @ A))}
+    return Known(lambda x: float(np.log(np.sum(np.exp(A @ x))) - k @ x), parts, x0, np.zeros(d + 1))

@@ -11,7 +11,8 @@ FIRST = 1e-7
 
 def sight(f, x, rounding=None, limit=np.inf):
     x = np.asarray(x, float)
-    return Sight(lambda y: float(f(y)), x, float(f(x)), EPS * abs(float(f(x))) if rounding is None else rounding, limit)
+    noise = EPS * abs(float(f(x))) if rounding is None else rounding
+    return Sight(lambda y: float(f(y)), x, float(f(x)), noise, np.abs(x), limit)
 
 
 def look(f, x, v, correct=lambda y: np.zeros_like(y), **settings):

@@ -18,18 +18,19 @@ import numpy as np
 
 from tercet.checks import number
 from tercet.critical.errors import DIGITS, ROUNDED, Curvature, Errors, digits, errors_of, newton_step, told_from_zero
-from tercet.critical.looks import VISIBLE, Doubt, Seen, Sight, WayDown, look_along
+from tercet.critical.looks import VISIBLE, Doubt, Seen, Sight, WayDown, look_along, sides_of
 from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_pair
 from tercet.frame import Reach
 from tercet.objectives.base import Traits
 from tercet.objectives.metered import MeteredPoint
-from tercet.records import Certificate, Matrix, Vector
+from tercet.records import Certificate, Flags, Matrix, Vector
 
 LOOKED = 8  # along at most this many directions of a near-kernel f is looked at
 PAIRED = 4  # up to so many directions of a near-kernel, f is looked at between them too
 SHOWS = 0.1  # of what Newton's step promises: where f falls by as much, it is more than rounding
 MIXED = 8  # from three on, also along so many random combinations of all of them
 BEYOND = 10.0  # looks begin this many times as far out as x may be wrong
+UNSURE = 0.01  # of a row of B: where rounding changes it by more, it is not told from 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ class Examination:
     def __post_init__(self) -> None:
         self.g, self.x = self.point.gradient(), self.point.x
         self.notes = [self.traits.provenance]
+        view = self.point.view
+        self.sides = [view.at(y) for y in sides_of(self.x, self.traits.epsilon, np.abs(self.x))[0]]
 
     def second(self) -> tuple[Vector, Matrix]:
         """The lowest eigenvalues with their vectors: all of them where B is formed, else those that products tell."""
@@ -133,15 +136,28 @@ class Examination:
         return [Doubt(V[:, k], 3, resolved=True) for k in worst if share[k] > 1.0]
 
     def rounding(self) -> tuple[Vector, float]:
-        """How g and f differ from their Taylor polynomials a few units in the last place of x away: their rounding."""
+        """How g and f differ from their Taylor polynomials a few units in the last place of x away: their rounding.
+
+        Rounding that stays the same so close by is seen in the second differences of f further out."""
         signs = np.random.default_rng(self.seed).choice([-4.0, 4.0], size=len(self.x))
         beside = self.point.view.first_at(self.x * (1.0 + self.traits.epsilon * signs))
-        step = beside.x - self.x
+        step, f = beside.x - self.x, self.point.value()
         with np.errstate(over="ignore", invalid="ignore"):
             off = beside.gradient() - self.g - self.point.hessian_product(step)
-            of_f = abs(beside.value() - self.point.value() - float(self.g @ step))
-        least = self.traits.epsilon * abs(self.point.value())
-        return np.where(np.isfinite(off), off, 0.0), max(least, float(of_f) if np.isfinite(of_f) else 0.0)
+            first = abs(beside.value() - f - float(self.g @ step))
+            step = self.sides[1].x - self.x
+            bend = float(step @ self.point.hessian_product(step))
+            second = 0.5 * abs(self.sides[0].value() + self.sides[1].value() - 2.0 * f - bend)
+        seen = [each for each in (first, second) if np.isfinite(each)]
+        return np.where(np.isfinite(off), off, 0.0), max([self.traits.epsilon * abs(f), *seen])
+
+    def told(self, D: Vector) -> Flags:
+        """Which rows of B are more than rounding, as second differences of B see it: along an x_j on which f does not
+        depend B_jj is another number at every x, and scaled to 1 it would look like a curvature."""
+        B, (left, right) = self.point.hessian(), self.sides
+        with np.errstate(over="ignore", invalid="ignore"):
+            off = np.abs(left.hessian_product(D) + right.hessian_product(D) - 2.0 * (B @ D))
+            return ~(off > UNSURE * (np.abs(B) @ D))
 
     def close(self, errors: Errors, D: Vector, of_f: float, rises: bool) -> bool:
         """Every x_j is as close as was asked, and f has nothing more to gain beside what it gained on the way.
@@ -186,7 +202,7 @@ class Examination:
         bend = np.abs(np.diag(point.hessian())) if self.traits.dense else np.zeros(1)
         grain = float(np.max(D * np.sqrt(2.0 * abs(point.value()) * bend)))
         value, epsilon = point.value(), self.traits.epsilon
-        sight = Sight(lambda x: point.view.at(x).value(), self.x, value, least, limit, slope, epsilon, grain)
+        sight = Sight(lambda x: point.view.at(x).value(), self.x, value, least, D, limit, slope, epsilon, grain)
 
         def reach(v: Vector) -> float:
             """Where the third derivative along v makes a change that can be seen, tenfold."""
@@ -212,10 +228,11 @@ def certify(
 ) -> tuple[Certificate, WayDown | None]:
     """The certificate of a point up to the order asked for, and a way down where one is seen.
 
-    A gradient (usually known), and one more beside x for its rounding error; a Hessian (dense) or some 20-60 products
-    (Lanczos), for order 3 a third-derivative product along Newton's step; over a near-kernel one evaluation of all
-    third derivatives where a bound suffices, else the products of a power iteration, and values of f. With `brief`,
-    and where only chi_1 <= eps_1 is asked, the gradient alone. `way` is what is known of how x was reached.
+    A gradient (usually known), and for the rounding errors another, three values and two products with B beside x; a
+    Hessian (dense) or some 20-60 products (Lanczos), for order 3 a third-derivative product along Newton's step; over a
+    near-kernel one evaluation of all third derivatives where a bound suffices, else the products of a power iteration,
+    and values of f. With `brief`, and where only chi_1 <= eps_1 is asked, the gradient alone. `way` is what is known of
+    how x was reached.
     """
     t = tolerances
     exam = Examination(point, t, traits, seed, way or Travelled(Reach.of(point.x)))
@@ -233,11 +250,14 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     """With the Hessian as a matrix."""
     t, epsilon, point = exam.tolerances, exam.traits.epsilon, exam.point
     values, vectors = exam.second()
-    way = exam.way.reach
-    now = Reach(np.maximum(way.size, np.abs(exam.x)), way.moved, np.abs(np.diag(point.hessian())))
+    way = Reach(np.maximum(exam.way.reach.size, np.abs(exam.x)), exam.way.reach.moved)
+    told = exam.told(way.spans)
+    B = point.hessian() if told.all() else point.hessian() * np.outer(told, told)
+    now = replace(way, bend=np.abs(np.diag(B)))
     D = now.spans
-    curvature = Curvature.of(point.hessian(), now.lengths(D, epsilon**2), epsilon, D)
+    curvature = Curvature.of(B, now.lengths(D, epsilon**2), epsilon, D)
     noise, of_f = exam.rounding()
+    noise = np.where(B.any(axis=1), noise, 0.0)
     third = (lambda s: point.third_product(s, s)) if t.order >= 3 else None
     errors = errors_of(curvature, exam.g, noise, third, exam.x, epsilon)
     chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
@@ -251,13 +271,13 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
         sure = undone(point, curvature, errors.s)
         doubts += more + directions(sure.flat()) + ([Doubt(errors.e, 3)] if errors.regular is False else [])
         doubts += exam.shallow(curvature, D) if t.relative else []
-    left = exam.g + point.hessian() @ errors.s
+    left = np.where(told, exam.g + point.hessian() @ errors.s, 0.0)
     seen = exam.look(sure.solve, doubts, D, errors.e, of_f, left)
     found = errors.x if seen.within is None else errors.x + seen.within
     stands = seen.way_down is None and seen.ray is None
     rises = bool(doubts) and stands
     certificate = replace(
-        told(blank, seen, D),
+        seen_from(blank, seen, D),
         chi2=chi2 if t.order >= 2 else np.nan,
         chi3=chi3,
         how="; ".join(exam.notes),
@@ -323,7 +343,7 @@ def matrix_free(exam: Examination, blank: Certificate) -> tuple[Certificate, Way
     lost = float(np.linalg.norm(error)) / size if size > 0.0 else np.inf  # of an x that never left 0 nothing is known
     stands = seen.way_down is None and seen.ray is None
     certificate = replace(
-        told(blank, seen, D),
+        seen_from(blank, seen, D),
         chi2=chi2 if t.order >= 2 else np.nan,
         chi3=chi3,
         how="; ".join(exam.notes),
@@ -338,7 +358,7 @@ def matrix_free(exam: Examination, blank: Certificate) -> tuple[Certificate, Way
     return certificate, seen.way_down
 
 
-def told(blank: Certificate, seen: Seen, D: Vector) -> Certificate:
+def seen_from(blank: Certificate, seen: Seen, D: Vector) -> Certificate:
     """What looks at f told; an x_j takes part in a direction where it moves by a twentieth of the most, in spans."""
     parts = [np.abs(v) / D for v in seen.free]
     involved = np.flatnonzero(np.any([part > 0.05 * part.max() for part in parts], axis=0)) if parts else range(0)

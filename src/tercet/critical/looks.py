@@ -15,12 +15,20 @@ from tercet.records import Vector
 
 EPS = float(np.finfo(float).eps)
 VISIBLE = 16.0  # a change of f by this many times its rounding error is seen
-AGAIN = 4  # times a change of f is looked at once more, beside, before it is believed
+BESIDE = (0.625, 0.75)  # eps to these powers, beside x: so far away rounding is another one, but f the same parabola
 STRIDE = 10.0
 CLOSER = 60  # strides inward at the most
 FAR = 1e3  # spans of x: as far as one looks
 FARTHEST = 1.0 / EPS**0.5  # also where the third derivative is small: half of the digits of what f is made of are left
 VALLEY = 0.01  # f rises by less than this share of what it does straight ahead where a valley bends away
+
+
+def sides_of(x: Vector, epsilon: float, size: Vector) -> list[tuple[Vector, Vector]]:
+    """Pairs of points to both sides of x, so close that the second difference of f is its rounding, and so far that
+    it is seen also where the last digits of an x_j are lost beside a larger one, as in (x_0 + x_1) - x_0."""
+    rng = np.random.default_rng(len(x))
+    steps = [size * epsilon**power * rng.uniform(-1.0, 1.0, size=len(x)) for power in BESIDE]
+    return [(x - step, x + step) for step in steps]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +58,7 @@ class Sight:
     x: Vector
     f: float
     rounding: float  # of f
+    spans: Vector  # how far each x_j reaches
     limit: float = np.inf  # f may rise by this much within what x may be wrong
     slope: Vector | None = None  # what of the gradient Newton's step leaves: it bends f nowhere, so f should fall
     epsilon: float = EPS  # of the precision in which f is computed
@@ -91,13 +100,13 @@ class Sight:
 
     def seen(self, s: Vector, change: float, t: float) -> bool:
         """Whether f(x + s) differs from f(x) by more than rounding does, at x and there, where it may do more: what f
-        is made of may be large far out, and cancel. Rounding there is seen a few units in the last place beside."""
+        is made of may be large far out, and cancel. Rounding there is seen in second differences of f."""
         if not abs(change) > self.noise + VISIBLE * self.epsilon * t * self.grain or change == np.inf:
             return change == np.inf
-        there, rng = self.x + s, np.random.default_rng(len(s))
-        for units in rng.uniform(-4.0, 4.0, size=(AGAIN, len(s))):
-            beside = there * (1.0 + self.epsilon * units)
-            if not abs(change) > VISIBLE * abs(change - self.change(beside - self.x)):
+        there, size = self.x + s, np.maximum(np.abs(self.x + s), t * self.spans)
+        for left, right in sides_of(there, self.epsilon, size):
+            off = 0.5 * abs(self.change(left - self.x) + self.change(right - self.x) - 2.0 * change)
+            if not abs(change) > VISIBLE * off:
                 return False
         return True
 

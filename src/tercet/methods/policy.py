@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tercet.frame import at_rest
 from tercet.methods.noise import noise_share, sampling_errors
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, Memory, Model, State, Views
@@ -98,6 +99,7 @@ def expansion(
     bend = B.linear().bend if parts.linear else B.hessian().diagonal() if parts.forms_hessian else NO_BEND
     reach = state.memory.reach.at(point.x, run.x0, bend)
     frame = parts.units.frame(reach, run.scales)
+    frame = at_rest(frame, reach, bend, g, f) if bend.size else frame
     whole: Any = parts.guarantee.third(T) if parts.guarantee.promises else T
     third = frame.point(whole) if parts.order >= 3 else None
     taylor = Taylor(frame.slope(g), frame.point(B), third, parts.forms_third, run.meter.wait)
