@@ -156,6 +156,7 @@ class Certificate:
     condition: float = nan  # of the Hessian with its diagonal scaled to 1; inf where it is singular
     error_f: float = nan  # f(x) less its minimum, estimated
     error_x: Floats = ()  # of each x_j, estimated
+    bound_x: Floats = ()  # of each |x_j - x*_j|, proved; empty where nothing could be
     digits: float = nan  # of every x_j that are right, estimated; nan where there is a way down, or no minimizer
     rounding_f: float = nan  # the rounding errors of f and of its gradient, as they were seen
     rounding_g: float = nan
@@ -202,11 +203,12 @@ class Certificate:
             if self.relative
             else f"chi <= {', '.join(f'{eps:.1e}' for eps in (self.eps1, self.eps2, self.eps3)[: self.order])}"
         )
+        proof = f"; proved: |x - x*| <= {max(self.bound_x):.1e}" if self.bound_x else ""
         rows = [
             f"{self.verdict} (order {self.order}, over {self.over})",
             f"chi = {self.chi1:.3e}, {self.chi2:.3e}, {self.chi3:.3e}; asked: {asked}",
             f"lowest curvature {self.lowest:.3e}, condition {self.condition:.1e}; f is within {self.error_f:.1e} of "
-            f"its minimum; rounding of f {self.rounding_f:.1e}, of g {self.rounding_g:.1e}",
+            f"its minimum{proof}; rounding of f {self.rounding_f:.1e}, of g {self.rounding_g:.1e}",
             self.how,
         ]
         return "\n".join(rows if self.sampling is None else [*rows, str(self.sampling)])

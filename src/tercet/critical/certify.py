@@ -20,6 +20,7 @@ from tercet.checks import number
 from tercet.critical.errors import DIGITS, ROUNDED, Curvature, Errors, digits, errors_of, newton_step, told_from_zero
 from tercet.critical.looks import VISIBLE, Doubt, Seen, Sight, WayDown, look_along, sides_of
 from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_pair
+from tercet.critical.proof import proved
 from tercet.frame import Reach
 from tercet.objectives.base import Traits
 from tercet.objectives.metered import MeteredPoint
@@ -292,7 +293,8 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
         strict=None if t.order < 3 and not bool(curvature.seen.all()) else not seen.free,
         rises=rises,
     )
-    return certificate, seen.way_down
+    bound = proved(point, B, exam.g) if certificate.holds and certificate.strict and t.order >= 3 else None
+    return certificate if bound is None else replace(certificate, bound_x=tuple(bound.tolist())), seen.way_down
 
 
 def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:

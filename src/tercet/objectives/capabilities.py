@@ -76,6 +76,23 @@ class ThirdBound(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """What holds of f for certain: of its third derivative everywhere, of the rounding of the others at x."""
+
+    third: float  # |third f(y)[Vu, Vv, Vw]| for unit u, v, w, at any y
+    gradient: Vector  # how far each g_j may be off by rounding
+    hessian: Vector  # h, where |u'(B - hess f(x))v| <= |Hu| |Hv| sum_j (h_j / H_jj^2) for every diagonal H
+
+
+class Provable(Protocol):
+    """A point of which something can be proved."""
+
+    def limits(self, V: Matrix) -> Limits:
+        """What holds for certain. No term is evaluated. No default."""
+        ...
+
+
 class Variances(Protocol):
     """How far single terms stray from their mean, for `Theory(bound="bernstein")`."""
 
@@ -215,6 +232,7 @@ class Abilities:
     third_square: Callable[[Any, Vector], Any] | None
     third_tensor: Callable[[Any, Matrix], Any] | None
     third_bound: Callable[[Any, Matrix | None, bool], Any] | None
+    limits: Callable[[Any, Matrix], Limits] | None
     variance: Callable[[Any, int], Any] | None
     line: Callable[[Any, Vector], Any] | None
     linear: Callable[[Any, bool], Any] | None

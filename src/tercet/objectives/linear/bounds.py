@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tercet.objectives.capabilities import Limits
 from tercet.records import Matrix, Vector
 
 if TYPE_CHECKING:
     from tercet.objectives.linear.point import LinearPoint, LinearView
 
+EPS = float(np.finfo(float).eps)
+FEW = 16  # roundings in a loss, its derivatives and the penalty
 GRAM_LIMIT = 3000  # up to this many variables a Gram matrix is formed
 
 
@@ -44,6 +47,37 @@ def third_bound(point: LinearPoint, V: Matrix | None, tight: bool) -> float:
         rows = block @ V
         spread += rows.T @ ((size(piece) * np.linalg.norm(rows, axis=1))[:, None] * rows)
     return float(np.linalg.norm(spread, 2)) + penalty
+
+
+def limits(point: LinearPoint, V: Matrix) -> Limits:
+    """What holds of f for certain: with |l'''| <= sup l''' at every margin, and r_i = |V'a_i|,
+
+        |third f(y)[Vu, Vv, Vw]| <= sum_i w_i sup l''' r_i^3 / m   for unit u, v, w and every y
+
+    (and the penalty's part), and a sum of k products is rounded by at most k eps of the sum of their sizes, a margin of
+    size |a_i|'|x| by d eps of that.
+    """
+    from tercet.theory.constants import loss_suprema, penalty_bounds  # which knows linear models, too
+
+    view, x, m = point.view, np.abs(point.x), point.terms
+    sup = loss_suprema(view.loss, view.y)
+    top, units = (np.inf if sup.how.startswith("estimate") else sup.third), (m + len(x) + FEW) * EPS
+    if top == np.inf:
+        return Limits(np.inf, np.zeros(len(x)), np.zeros(len(x)))
+    third, sums, squares = 0.0, np.zeros(len(x)), np.zeros(len(x))
+    for piece, block in view.table.blocks():
+        entries, size = abs(block), np.abs(view.y[piece])
+        first, second = (np.abs(point.margins.coefficients(k, piece)) for k in (1, 2))
+        weights = 1.0 if view.w is None else view.w[piece]
+        if top > 0.0:
+            third += top * float(np.sum(weights * np.linalg.norm(np.asarray(block @ V), axis=1) ** 3)) / m
+        sums += entries.T @ (first + second * (entries @ x + size)) / m
+        squares += (entries * entries).T @ (second + weights * top * (entries @ x + size)) / m
+    penalty = penalty_bounds(view.penalty)
+    lengths = np.linalg.norm(V, axis=1)
+    third += penalty[2] * float(np.sum(lengths**3))
+    sums += np.abs(view.penalty.gradient(point.x))
+    return Limits(third, units * sums, units * (squares + np.abs(view.penalty.curvature(point.x))))
 
 
 def weighted_gram(view: LinearView, c: Vector) -> Matrix:
