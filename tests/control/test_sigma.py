@@ -243,7 +243,7 @@ def test_signed_estimate_refuses_settings_out_of_order_and_names_them(options):
 
 
 def test_a_trust_region_has_no_sigma_and_takes_its_first_radius_from_x_or_from_steepest_descent():
-    rule = TrustRegion(reach=2.0)
+    rule = TrustRegion(grow=2.0)
     assert rule.first() == Control(0.0, 0.0, np.inf)
     assert rule.begin(rule.first(), 3.0, lambda: 0.5) == Control(0.0, 0.0, 6.0)
     assert rule.begin(rule.first(), 0.0, lambda: 0.5) == Control(0.0, 0.0, 1.0)
@@ -264,11 +264,11 @@ def test_a_radius_that_is_known_is_kept_and_no_step_of_steepest_descent_is_asked
         (-1.0, False, 0.05, 0.1),
         (-1.0, False, 0.3, 0.3),
         (-1.0, False, 3.0, 0.5),
-        (0.2, True, 0.5, 0.5),
-        (0.25, True, 0.5, 0.5),
-        (0.26, True, 0.5, 1.0),
-        (0.75, True, 0.5, 1.0),
-        (0.76, True, 0.5, 3.0),
+        (0.12, True, 0.5, 0.5),
+        (0.2, True, 0.5, 0.8),
+        (0.25, True, 0.5, 1.0),
+        (0.5, True, 0.5, 2.0),
+        (0.75, True, 0.5, 3.0),
         (1e9, True, 0.5, 3.0),
     ],
 )
@@ -302,9 +302,6 @@ def test_a_rejection_makes_the_radius_smaller_and_nothing_makes_it_more_than_gro
         {"grow": 1.0},
         {"grow": np.inf},
         {"grow": np.nan},
-        {"reach": 0.0},
-        {"reach": -1.0},
-        {"reach": np.inf},
     ],
     ids=str,
 )

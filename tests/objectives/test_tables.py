@@ -67,6 +67,15 @@ def test_each_form_has_its_table():
         assert csr(index).indices.dtype == csr(index).indptr.dtype == index
 
 
+@pytest.mark.parametrize("filled", [0.3, 0.49, 0.51, 1.0])
+def test_a_sparse_array_that_is_hardly_sparse_has_the_table_of_a_dense_one(filled):
+    X = np.random.default_rng(4).standard_normal((10, 100))
+    X.ravel()[: round((1 - filled) * X.size)] = 0.0
+    table = table_of(sp.csr_array(X))
+    assert isinstance(table, DenseTable if filled > 0.5 else SparseTable)
+    close(table.times(np.arange(100.0)), X @ np.arange(100.0))
+
+
 @every_form
 def test_a_small_sample_is_copied_and_of_a_large_one_only_the_numbers_are_kept(form):
     whole = table_of(FORMS[form]())
@@ -120,7 +129,8 @@ def test_group_sums_are_the_sums_over_each_group_and_add_up_to_the_whole(form, d
 def test_gram_is_the_weighted_sum_of_the_rows_squares(form, drawn):
     table, rows, _ = build(form, drawn)
     c = np.random.default_rng(3).standard_normal(len(rows))
-    for weights in (c, np.where(np.arange(len(c)) % 3 == 0, 0.0, c), np.ones_like(c), np.zeros_like(c)):
+    some = np.where(np.arange(len(c)) % 3 == 0, 0.0, c)
+    for weights in (c, some, np.abs(some), np.ones_like(c), np.zeros_like(c)):
         B = table.gram(weights)
         close(B, rows.T @ (weights[:, None] * rows))
         close(B, B.T)

@@ -88,22 +88,20 @@ class TrustRegion:
     """No sigma, and a bound on |s| that follows what f was seen to do; the default.
 
     A bound that is reached acts like a sigma: s minimizes the model with sigma = mu / |s|^(p-2), mu the multiplier of
-    |s| <= radius, and the trace shows that sigma. The radius is `grow` times the last step where f fell by more than
-    3/4 of what was promised, the step where it fell by more than 1/4, half of it otherwise; after a rejection it ends
-    where f is lowest along the step, by the fourth-order polynomial that its derivatives at x and its value at
-    x + s tell. The first is `reach` times the larger of |x| and the step of steepest descent.
+    |s| <= radius, and the trace shows that sigma. Where f fell by the ratio rho of what was promised, the radius is
+    4 rho times the last step, at least half of it and at most `grow` times. After a rejection it ends where f is
+    lowest along the step, by the fourth-order polynomial that its derivatives at x and its value at x + s tell. The
+    first is as if a good step as long as the larger of |x| and the step of steepest descent had gone before.
     """
 
     eta1: float = 0.1
     grow: float = 3.0
-    reach: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < number(self.eta1) < 1:
             raise ValueError(f"TrustRegion(eta1={self.eta1!r}): give 0 < eta1 < 1.")
         if not 1 < number(self.grow) < inf:
             raise ValueError(f"TrustRegion(grow={self.grow!r}): give a number above 1.")
-        positive("TrustRegion", "reach", self.reach, LARGEST)
 
     def first(self) -> Control:
         """No bound before x and g are known."""
@@ -113,7 +111,7 @@ class TrustRegion:
         """With the first radius, from |x| and the length of the step of steepest descent."""
         if isfinite(control.radius):
             return control
-        return replace(control, radius=self.reach * max(x, cauchy(), SMALLEST))
+        return replace(control, radius=self.grow * max(x, cauchy(), SMALLEST))
 
     def next(self, control: Control, evidence: Evidence) -> Control:
         """The radius after a judged step."""
@@ -122,8 +120,7 @@ class TrustRegion:
             return replace(control, radius=0.1 * size)
         if not evidence.accepted:
             return replace(control, radius=min(max(evidence.best, 0.1), 0.5) * min(size, control.radius))
-        times = self.grow if evidence.ratio > 0.75 else 1.0 if evidence.ratio > 0.25 else 0.5
-        return replace(control, radius=times * size)
+        return replace(control, radius=min(max(4.0 * evidence.ratio, 0.5), self.grow) * size)
 
 
 @dataclass(frozen=True)

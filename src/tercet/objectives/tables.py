@@ -25,6 +25,7 @@ GROUPS = 16  # a sampled gradient's covariance is estimated from this many group
 BLOCK = 1 << 21  # bytes of the dense rows in one piece
 ALL = slice(None)
 SOME = 10_000  # dense rows that tell the scale of a column
+FILLED = 0.5  # of a CSR array: with more, loops over its entries take longer than dense algebra with the zeros
 LONG = 0.1  # samples up to this fraction of the rows are copied: dense rows are long, and read well where they lie
 NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 UNLABELED: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
@@ -109,9 +110,11 @@ def inverse_rms(squares: Vector, count: Any) -> Vector:
 
 
 def table_of(A: Any) -> Table:
-    """The table of a NumPy array or a CSR array."""
+    """The table of a NumPy array or a CSR array; one that is hardly sparse is taken as dense."""
     if not sp.issparse(A):
         return DenseTable(A)
+    if A.nnz >= FILLED * A.shape[0] * A.shape[1]:
+        return DenseTable(A.toarray())
     from tercet.objectives.sparse import SparseTable  # compiled, and loaded only where it is used
 
     return SparseTable(A)
@@ -206,7 +209,11 @@ class DenseTable:
         rows = self.block(piece)
         if len(used) < len(c):
             rows, c = rows[used], c[used]
-        total += rows.T @ (c[:, None] * rows)
+        if not c.min() >= 0.0:
+            total += rows.T @ (c[:, None] * rows)
+        else:  # a product of a matrix with its own transpose takes little more than half as long
+            rows = np.sqrt(c)[:, None] * rows
+            total += rows.T @ rows
 
     def scales(self) -> Vector:
         """1 / rms of the entries of each column that are not 0, over some of the rows where there are many."""
