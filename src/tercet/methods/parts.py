@@ -19,6 +19,8 @@ from tercet.sampling.rules import Outlook, SizeRule
 from tercet.subsolvers import Dense, GaussNewton, Krylov, Subspace
 from tercet.subsolvers.base import Subsolver, needs_of
 
+DEAR = 50.0  # products: where forming and factoring B takes longer than these, steps take products
+
 
 class Settings(Protocol):
     """A method of samples and models: how many samples, which sizes, which sub-solver, which sigma."""
@@ -120,8 +122,9 @@ class Parts:
             rule = InMemory(rule, traits.in_memory)
         subsolver = settings.subsolver
         if subsolver is None:
-            wide = Subspace() if traits.images and rule.nested else Krylov()
-            subsolver = GaussNewton.suited(traits) if traits.residuals else Dense() if traits.dense else wide
+            wide = Subspace() if traits.images and rule.nested and not traits.dense else Krylov()
+            formed = traits.dense and traits.hessian_products <= DEAR
+            subsolver = GaussNewton.suited(traits) if traits.residuals else Dense() if formed else wide
         needs = needs_of(subsolver, traits, rule)
         third = Purchase(
             settings.worth if settings.order >= 3 else 0.0,

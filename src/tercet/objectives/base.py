@@ -97,6 +97,7 @@ class Traits:
 
     dense: bool  # the d x d Hessian is worth forming
     hessian_cost: float = 2.0  # how long the Hessian of a term takes, in its gradients
+    hessian_products: float = 0.0  # how many products with B take as long as forming and factoring it, where known
     forms_third: bool = False  # the d x d x d third derivative is worth forming
     images: bool = False  # its points know f over the span of a few directions
     residuals: bool = False  # its points know a root of their Gauss-Newton matrix (`Linear`)

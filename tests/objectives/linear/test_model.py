@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from tercet.objectives.base import Traits
 from tercet.objectives.linear import LinearModel
-from tercet.objectives.linear.model import DENSE_LIMIT
+from tercet.objectives.linear.model import DENSE_LIMIT, hessian_products
 from tests.objectives.linear.models import D, N, build, data, metered
 
 
@@ -114,7 +114,9 @@ def test_weights_are_scale_free_and_a_zero_weight_removes_a_row():
 def test_a_model_says_what_is_worth_knowing_of_it():
     X, y, _ = data(5)
     traits = LinearModel(X, y).traits
-    assert traits == Traits(dense=True, hessian_cost=2.0, images=True, provenance="closed-form derivatives")
+    told = {"images": True, "provenance": "closed-form derivatives", "hessian_products": traits.hessian_products}
+    assert traits == Traits(dense=True, hessian_cost=2.0, **told)
+    assert 0.0 < traits.hessian_products < 1.0  # of little data it takes less than the bookkeeping of one product
     wide = LinearModel(sp.csr_array((3, DENSE_LIMIT + 1)), y[:3])
     assert not wide.traits.dense
     assert wide.over(None).wide
@@ -190,3 +192,9 @@ def test_a_bad_start_is_refused_by_name(x0):
 def test_margins_of_new_rows_with_another_number_of_columns_raise():
     with pytest.raises(ValueError, match="matmul"):
         LinearModel(X3, Y3).margins(np.ones((2, 4)), np.ones(3))
+
+
+def test_a_hessian_is_dear_where_its_factorization_is_beside_products_and_not_where_there_are_many_rows():
+    assert hessian_products(10**6, 20) < hessian_products(1000, 300) < hessian_products(300, 1000)
+    assert hessian_products(10**5, 1000, 10**6) < hessian_products(10**4, 1000, 10**5)  # as many in a row
+    assert hessian_products(1000, 500, 500_000 // 50) > hessian_products(1000, 50, 500)  # a sparse product costs little

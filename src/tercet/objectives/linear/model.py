@@ -14,7 +14,7 @@ from tercet.objectives.base import Bound, Traits, check_length, digest, name_of
 from tercet.objectives.device.arrays import library_of
 from tercet.objectives.linear.point import LinearView, Penalty
 from tercet.objectives.losses import Formula, as_loss
-from tercet.objectives.tables import table_of
+from tercet.objectives.tables import DenseTable, table_of
 from tercet.records import Rows, Vector
 from tercet.shards import Shards
 from tercet.watch import Look
@@ -22,6 +22,8 @@ from tercet.watch import Look
 COMPILED = 10_000  # with fewer dense rows the compiled formulas do not repay their loading
 DENSE_LIMIT = 3000  # above this many variables a d x d Hessian is neither formed nor factored
 DEVICE_DENSE_LIMIT = 1500  # the same beside a device, where passes over the data are cheap and factorizations are not
+RATE = 8.0  # operations of dense algebra in the time of one of a loop over sparse entries
+BESIDE = 2e5  # of the latter in the time that a product takes beside those on the data
 LARGEST = 1e90  # entries of X, and penalties: sums of their third powers are numbers
 VECTORS = 16  # of the length of x, that a run keeps
 
@@ -93,8 +95,15 @@ class LinearModel:
         compiled = sp.issparse(A) or A.shape[0] >= COMPILED
         wide, penalty = d > DENSE_LIMIT, Penalty(l2, alpha, penalized(d, self.intercept))
         formula = Formula.of(self.loss, compiled)
-        self.rows: Any = LinearView(table_of(A), targets, w, self.loss, formula, penalty, compiled, wide)
-        self.traits = Traits(dense=not wide, images=True, provenance="closed-form derivatives")
+        table = table_of(A)
+        self.rows: Any = LinearView(table, targets, w, self.loss, formula, penalty, compiled, wide)
+        entries = None if isinstance(table, DenseTable) else A.nnz
+        self.traits = Traits(
+            dense=not wide,
+            hessian_products=hessian_products(A.shape[0], d, entries),
+            images=True,
+            provenance="closed-form derivatives",
+        )
 
     def lie_on_device(self, X: Any, y: Any, weights: Any, l2: float, alpha: float, accumulate: str | None) -> None:
         """Rows where they are."""
@@ -167,6 +176,16 @@ class LinearModel:
             return margins_of(X, x, self.intercept)
         A = check_matrix(X)
         return (add_ones(A) if self.intercept else A) @ x
+
+
+def hessian_products(n: int, d: int, entries: int | None = None) -> float:
+    """How many products with B take as long as forming and factoring it, by their operations.
+
+    A matrix with so many entries, or a dense one: its Gram matrix takes entries^2 / 2n or n d^2 operations, the
+    factorizations 2 d^3 in the mean, a product 4 for each entry.
+    """
+    gram, product = (n * d * d / RATE, 4 * n * d / RATE) if entries is None else (entries**2 / (2 * n), 4 * entries)
+    return (gram + 2 * d**3 / RATE) / (product + BESIDE)
 
 
 def penalized(d: int, intercept: bool) -> Vector:
