@@ -29,6 +29,7 @@ PARTS = {
     tercet.Adaptive: {}, tercet.Progressive: {}, Theory: {"eps": 1e-3, "delta": 0.1, "ranges": RANGES},
     Ranges: {"gradient": 1.0, "hessian": 1.0, "third": 1.0}, tercet.Dense: {}, tercet.Krylov: {}, tercet.Subspace: {},
     tercet.GradientDescent: {}, tercet.Accelerated: {}, tercet.PaperSigma: {}, tercet.SignedEstimate: {},
+    tercet.AcceleratedTensor: {}, tercet.AcceleratedCubic: {}, tercet.NearOptimal: {},
     losses.Cauchy: {}, losses.Welsch: {}, losses.GemanMcClure: {},
 }  # fmt: skip
 RNG = np.random.default_rng(0)
@@ -46,7 +47,7 @@ def attempt(call, *arguments, **named):
 
 def runs(method):
     """A method that was not refused comes back from a short run with a status."""
-    tercet.minimize(tercet.LinearModel(X, Y, l2=1e-2), np.ones(3), method=method, max_iterations=3)
+    tercet.minimize(tercet.LinearModel(X, Y, "logistic", l2=1e-2), np.ones(3), method=method, max_iterations=3)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
@@ -61,7 +62,7 @@ def test_every_setting_of_every_part_is_refused_by_name_or_works(part):
                 assert field.name in said
                 continue
             with np.errstate(all="ignore"):
-                if part in (tercet.STM, tercet.SCR, tercet.SGD):
+                if part in (tercet.STM, tercet.SCR, tercet.SGD, tercet.AcceleratedTensor, tercet.AcceleratedCubic):
                     runs(made)
                 elif hasattr(made, "prepare"):
                     runs(tercet.STM(tercet.Full(), made))

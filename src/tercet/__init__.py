@@ -6,12 +6,14 @@ from tercet.datasets import load_libsvm
 from tercet.fitting import Fit, Fits, curve_fit, curve_fit_many, least_squares
 from tercet.frame import Euclidean, Natural
 from tercet.inference import Inference
+from tercet.methods.accelerated import AcceleratedCubic, AcceleratedTensor
 from tercet.methods.certifying import assert_minimizer, certify
 from tercet.methods.checkpoint import CheckpointError
 from tercet.methods.inferring import infer
 from tercet.methods.many import Minima, minimize_many
 from tercet.methods.minimize import minimize, resume
 from tercet.methods.profiling import Profile, profile
+from tercet.methods.schemes import EstimateSequence, NearOptimal, Unaccelerated
 from tercet.methods.sgd import SGD
 from tercet.methods.stm import SCR, STM
 from tercet.objectives.class_model import ClassModel
@@ -35,12 +37,15 @@ __all__ = [
     "SGD",
     "STM",
     "Accelerated",
+    "AcceleratedCubic",
+    "AcceleratedTensor",
     "Adaptive",
     "Certificate",
     "CheckpointError",
     "ClassModel",
     "Counts",
     "Dense",
+    "EstimateSequence",
     "Euclidean",
     "FiniteSum",
     "Fit",
@@ -57,6 +62,7 @@ __all__ = [
     "LinearModel",
     "Minima",
     "Natural",
+    "NearOptimal",
     "NegativeBinomial",
     "PaperSigma",
     "Poisson",
@@ -75,6 +81,7 @@ __all__ = [
     "Trace",
     "Transformed",
     "TrustRegion",
+    "Unaccelerated",
     "above",
     "assert_minimizer",
     "below",

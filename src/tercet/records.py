@@ -250,3 +250,7 @@ class Status(Enum):
         "The objective seems unbounded below: it fell beyond any sensible value, or ever faster towards an edge; "
         "add a penalty or a bound, or check its sign."
     )
+    NOT_CONVEX = (
+        "The objective bends down at a point of the run, and accelerated methods are for convex ones; the best point "
+        "so far is returned: go on from it with STM() or SCR(), or add a penalty that makes the objective convex."
+    )

@@ -35,7 +35,7 @@ __all__ = ["InterruptError", "Options", "Solver", "certify", "scr", "stm"]
 CODES = {  # 0 to 3 and 99 mean what they mean for SciPy's own methods
     Status.CERTIFIED: 0, Status.MAX_ITERATIONS: 1, Status.ROUNDING: 2, Status.NOT_FINITE: 3, Status.NOT_CERTIFIED: 4,
     Status.UNBOUNDED: 5, Status.MAX_SECONDS: 6, Status.FUNCTION_ERROR: 7, Status.INTERRUPTED: 8, Status.NOISE: 9,
-    Status.MAX_EPOCHS: 10, Status.FLAT: 11, Status.CALLBACK: 99,
+    Status.MAX_EPOCHS: 10, Status.FLAT: 11, Status.NOT_CONVEX: 12, Status.CALLBACK: 99,
 }  # fmt: skip
 
 

@@ -273,6 +273,10 @@ METHODS: dict[str, Any] = {
     "STM of the paper": tercet.STM.paper(),
     "SCR of the paper": tercet.SCR.paper(),
     "SGD": tercet.SGD(batch=0.1, step=0.3),
+    "AcceleratedTensor": tercet.AcceleratedTensor(),
+    "AcceleratedTensor, estimate sequence": tercet.AcceleratedTensor(tercet.EstimateSequence()),
+    "AcceleratedTensor, unaccelerated": tercet.AcceleratedTensor(tercet.Unaccelerated()),
+    "AcceleratedCubic": tercet.AcceleratedCubic(restart=False),
     **{f"STM, {name}": tercet.STM(sizes=rule) for name, rule in RULES.items()},
     **{
         f"STM, PaperSigma, {name}": tercet.STM(sizes=RULES[name], sigma=tercet.PaperSigma())

@@ -15,6 +15,7 @@ from tercet.checks import flag, kind_of_file, number, whole
 from tercet.control.sigma import PaperSigma, SignedEstimate, TrustRegion
 from tercet.critical.certify import Tolerances
 from tercet.frame import Euclidean, Natural
+from tercet.methods.accelerated import AcceleratedCubic, AcceleratedTensor
 from tercet.methods.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -28,6 +29,7 @@ from tercet.methods.checkpoint import (
 from tercet.methods.loop import Loop
 from tercet.methods.run import Method, Run
 from tercet.methods.saved import recall
+from tercet.methods.schemes import EstimateSequence, NearOptimal, Unaccelerated
 from tercet.methods.sgd import SGD
 from tercet.methods.stm import SCR, STM
 from tercet.objectives.base import Bound, Problem, traits_of
@@ -47,6 +49,7 @@ PARTS: dict[str, type] = {
     for part in (
         STM, SCR, SGD, PaperSigma, SignedEstimate, TrustRegion, Natural, Euclidean, Full, Fixed, Growing, Adaptive,
         Progressive, Theory, Ranges, Dense, GaussNewton, Krylov, Subspace, GradientDescent, Accelerated,
+        AcceleratedTensor, AcceleratedCubic, NearOptimal, EstimateSequence, Unaccelerated,
     )
 }  # fmt: skip
 THIRD_ORDER_LIMIT = 3000  # up to this many variables a third-order certificate is asked for by default
@@ -84,7 +87,8 @@ def minimize(
     `hess(x)` or `hvp(x, v)`, `third(x)` (dense) or `tvp(x, u, v)` = T[u, v]. What is left out is made from what there
     is by differences, and the certificate says so.
 
-    `method` is an STM (the default), SCR or SGD. `order` is how much the certificate asks: 1, 2 or 3 (default 3 up to
+    `method` is an STM (the default), SCR or SGD, or for a convex sum an AcceleratedTensor or AcceleratedCubic.
+    `order` is how much the certificate asks: 1, 2 or 3 (default 3 up to
     3000 variables, else 2). Budgets: `max_iterations` (default 1000), `max_seconds`, `max_epochs` (component
     evaluations of all orders over n). `callback(info)` is called after every iteration; returning True or raising
     StopIteration ends the run. `checkpoint` names a file that is written after every `checkpoint_every`-th iteration

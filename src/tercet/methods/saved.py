@@ -46,7 +46,8 @@ def check(past: Checkpoint, run: Run) -> None:
     state = past.state
     need(past.n == run.n, f"it is of {past.n} terms, and the problem has {run.n}")
     names = {"x", "point", "origin", "sizes", "memory", "stream", "sampled", "scale", "before"}
-    need(isinstance(state, dict) and set(state) == names, "its state has other parts")
+    need(isinstance(state, dict) and set(state) - {"extra"} == names, "its state has other parts")
+    need(isinstance(state.get("extra", {}), dict), "what its method keeps is no record")
     vector("x", state["x"], run.d)
     if state["before"] is not None:
         vector("the x before", state["before"], run.d)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import nan
-from typing import Any
+from typing import Any, Protocol
 
 from tercet.control.sigma import Control
 from tercet.frame import Frame, Reach
@@ -95,6 +95,14 @@ class Expansion:
     model: Model
 
 
+class Extra(Protocol):
+    """What a method keeps beside the state that all of them have."""
+
+    def arrays(self) -> dict[str, Any]:
+        """As numbers and arrays, from which the method makes it again."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """All that the next iteration depends on."""
@@ -111,6 +119,7 @@ class State:
     before: Vector | None = None  # the x that the last step began at, to go back to
     kept: Expansion | None = None  # the last one, which serves again after a rejection
     certificate: Certificate | None = None  # of x, where one was made
+    extra: Extra | None = None  # what only this method keeps
 
     @property
     def x(self) -> Vector:
@@ -136,10 +145,13 @@ class State:
             "sampled": self.sampled,
             "scale": self.scale,
             "before": self.before,
+            **({} if self.extra is None else {"extra": self.extra.arrays()}),
         }
 
     @staticmethod
-    def from_arrays(run: Run, views: Callable[[Sizes], Views], arrays: dict[str, Any]) -> State:
+    def from_arrays(
+        run: Run, views: Callable[[Sizes], Views], arrays: dict[str, Any], extra: Extra | None = None
+    ) -> State:
         """The state that gave these arrays; what was paid for then is not paid for again."""
         sizes = Sizes(**arrays["sizes"])
         seen, start = views(sizes), arrays["origin"]
@@ -154,4 +166,5 @@ class State:
             sampled=bool(arrays["sampled"]),
             scale=float(arrays["scale"]),
             before=arrays["before"],
+            extra=extra,
         )

@@ -192,6 +192,15 @@ class KnowsScales(Protocol):
         ...
 
 
+class KnowsConvexity(Protocol):
+    """An objective that may be known not to be convex, which methods for convex sums then refuse."""
+
+    @property
+    def convex(self) -> bool | None:
+        """False where it is known not to be convex for all x. Default: None, not known."""
+        ...
+
+
 class Clocked(Protocol):
     """An objective whose single evaluation takes so long that the clock should be looked at within."""
 

@@ -94,6 +94,11 @@ class ClassModel:
         rows = [str(c) for c in self.classes[others]] if plain else [f"contrast {k}" for k in range(self.Q.shape[1])]
         return tuple(f"{row}: {column}" for row in rows for column in columns)
 
+    @property
+    def convex(self) -> bool | None:
+        """False where the loss is not."""
+        return getattr(self.rows.loss, "convex", None)
+
     def over(self, rows: Rows | None) -> ClassView:
         """The model over the given rows; all of them without a copy."""
         return self.rows if rows is None else self.rows.take(rows)

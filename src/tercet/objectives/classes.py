@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +112,8 @@ class SoftmaxLoss:
 class Brier:
     """The robust counterpart: l = 1/2 |p - e_y|^2, Brier's score. Bounded by 1 and non-convex: a label that is wrong
     by far counts no more. For two classes it is twice the loss of `sigmoid_squares`."""
+
+    convex: ClassVar[bool] = False
 
     def value(self, Z: Matrix, y: Labels) -> Vector:
         """1/2 |r|^2 with r = p - e_y."""

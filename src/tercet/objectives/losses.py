@@ -60,6 +60,8 @@ def check_binary(name: str, y: Vector) -> None:
 class SigmoidSquares:
     """The paper's loss: l = 1/2 (p - y)^2 with p = 1 / (1 + exp(-z)) and y in {0, 1}. Bounded and non-convex."""
 
+    convex: ClassVar[bool] = False
+
     def check(self, y: Vector) -> None:
         """y in {0, 1}."""
         check_binary("sigmoid_squares", y)
@@ -175,6 +177,7 @@ class Squares:
 class Cauchy:
     """Robust regression: l = c^2/2 log(1 + (r/c)^2), r = z - y. Grows like a logarithm; non-convex beyond |r| = c."""
 
+    convex: ClassVar[bool] = False
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -197,6 +200,7 @@ class Cauchy:
 class Welsch:
     """Robust regression: l = c^2/2 (1 - exp(-(r/c)^2)), r = z - y. Bounded: an outlier counts at most c^2/2."""
 
+    convex: ClassVar[bool] = False
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -219,6 +223,7 @@ class Welsch:
 class GemanMcClure:
     """Robust regression: l = c^2/2 u^2 / (1 + u^2), u = (z - y)/c. Bounded, with heavier shoulders than Welsch."""
 
+    convex: ClassVar[bool] = False
     scale: float = 1.0
 
     def __post_init__(self) -> None:

@@ -127,6 +127,11 @@ class LinearModel:
         return self.rows.table.shape[1]
 
     @property
+    def convex(self) -> bool | None:
+        """False where the loss or the penalty is not."""
+        return False if self.rows.penalty.alpha else getattr(self.loss, "convex", None)
+
+    @property
     def scales(self) -> Vector:
         """1 / rms of a_ij over the rows where it is not 0: a step by which these margins change by one."""
         if self.known_scales is None:
