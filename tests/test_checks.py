@@ -29,7 +29,7 @@ PARTS = {
     tercet.Adaptive: {}, tercet.Progressive: {}, Theory: {"eps": 1e-3, "delta": 0.1, "ranges": RANGES},
     Ranges: {"gradient": 1.0, "hessian": 1.0, "third": 1.0}, tercet.Dense: {}, tercet.Krylov: {}, tercet.Subspace: {},
     tercet.GradientDescent: {}, tercet.Accelerated: {}, tercet.PaperSigma: {}, tercet.SignedEstimate: {},
-    tercet.AcceleratedTensor: {}, tercet.AcceleratedCubic: {}, tercet.NearOptimal: {},
+    tercet.Reduced: {}, tercet.AcceleratedTensor: {}, tercet.AcceleratedCubic: {}, tercet.NearOptimal: {},
     losses.Cauchy: {}, losses.Welsch: {}, losses.GemanMcClure: {},
 }  # fmt: skip
 RNG = np.random.default_rng(0)
@@ -64,6 +64,8 @@ def test_every_setting_of_every_part_is_refused_by_name_or_works(part):
             with np.errstate(all="ignore"):
                 if part in (tercet.STM, tercet.SCR, tercet.SGD, tercet.AcceleratedTensor, tercet.AcceleratedCubic):
                     runs(made)
+                elif part is tercet.Reduced:
+                    runs(tercet.STM(tercet.Fixed(), policy=made))
                 elif hasattr(made, "prepare"):
                     runs(tercet.STM(tercet.Full(), made))
                 elif hasattr(made, "eta1"):

@@ -13,6 +13,7 @@ from tercet.methods.inferring import infer
 from tercet.methods.many import Minima, minimize_many
 from tercet.methods.minimize import minimize, resume
 from tercet.methods.profiling import Profile, profile
+from tercet.methods.reduced import Reduced
 from tercet.methods.schemes import EstimateSequence, NearOptimal, Unaccelerated
 from tercet.methods.sgd import SGD
 from tercet.methods.stm import SCR, STM
@@ -69,6 +70,7 @@ __all__ = [
     "Profile",
     "Progressive",
     "Ranges",
+    "Reduced",
     "Residuals",
     "Result",
     "Shards",

@@ -277,6 +277,8 @@ METHODS: dict[str, Any] = {
     "AcceleratedTensor, estimate sequence": tercet.AcceleratedTensor(tercet.EstimateSequence()),
     "AcceleratedTensor, unaccelerated": tercet.AcceleratedTensor(tercet.Unaccelerated()),
     "AcceleratedCubic": tercet.AcceleratedCubic(restart=False),
+    "STM, reduced": tercet.STM(tercet.Fixed(0.2, 0.2, 0.2), policy=tercet.Reduced()),
+    "SCR, reduced": tercet.SCR(tercet.Growing(), sigma=tercet.PaperSigma(), policy=tercet.Reduced(orders=(1,))),
     **{f"STM, {name}": tercet.STM(sizes=rule) for name, rule in RULES.items()},
     **{
         f"STM, PaperSigma, {name}": tercet.STM(sizes=RULES[name], sigma=tercet.PaperSigma())

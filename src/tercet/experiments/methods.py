@@ -8,12 +8,16 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from tercet.control.sigma import PaperSigma
+from tercet.experiments.baselines import SAGA, SVRG
 from tercet.methods.checkpoint import describe
+from tercet.methods.reduced import Reduced
 from tercet.methods.sgd import SGD
 from tercet.methods.stm import SCR, STM
-from tercet.sampling import Full
+from tercet.sampling import Fixed, Full
 
 STEPS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # the paper's grid of step sizes
 BATCHES = (0.01, 0.05, 0.10)  # and of mini-batches, for SGD
@@ -80,6 +84,11 @@ def trust_exact() -> SciPyMethod:
     return SciPyMethod("trust-exact", {"gtol": 1e-10, "maxiter": 10**5}, hessian=True)
 
 
+def reduced(kind: Any, **settings: Any) -> Any:
+    """STM or SCR with 5 % samples, the factors 0.8/1.2/2 and variance reduction."""
+    return kind(Fixed(), sigma=PaperSigma(), policy=Reduced(), **settings)
+
+
 STEP_GRID: dict[str, list[Any]] = {"step": list(STEPS)}
 CATALOGUE: dict[str, Entry] = {
     "STM": Entry("STM", "sub-sampled tensor method, this library's settings", STM),
@@ -97,6 +106,14 @@ CATALOGUE: dict[str, Entry] = {
         {"batch": list(BATCHES), "step": list(STEPS)},
         "Both countings agree: each iteration takes one gradient of its batch and no function value.",
     ),
+    "STM-reduced": Entry(
+        "reduced", "the paper's samples and factors with variance reduction", partial(reduced, STM)
+    ),
+    "SVRC": Entry(
+        "reduced", "variance-reduced cubic regularization: the paper's samples and factors", partial(reduced, SCR)
+    ),
+    "SVRG": Entry("SVRG", "variance-reduced gradient steps of constant length; tuned", SVRG, STEP_GRID),
+    "SAGA": Entry("SAGA", "gradient steps with a table of gradients over blocks; tuned", SAGA, STEP_GRID),
     "L-BFGS": Entry("SciPy", "SciPy's L-BFGS-B", lbfgs, counting=SAME),
     "trust-exact": Entry("SciPy", "SciPy's trust-exact", trust_exact, counting=SAME),
 }  # fmt: skip

@@ -27,6 +27,7 @@ from tercet.methods.checkpoint import (
     try_to_write,
 )
 from tercet.methods.loop import Loop
+from tercet.methods.reduced import Reduced
 from tercet.methods.run import Method, Run
 from tercet.methods.saved import recall
 from tercet.methods.schemes import EstimateSequence, NearOptimal, Unaccelerated
@@ -49,7 +50,7 @@ PARTS: dict[str, type] = {
     for part in (
         STM, SCR, SGD, PaperSigma, SignedEstimate, TrustRegion, Natural, Euclidean, Full, Fixed, Growing, Adaptive,
         Progressive, Theory, Ranges, Dense, GaussNewton, Krylov, Subspace, GradientDescent, Accelerated,
-        AcceleratedTensor, AcceleratedCubic, NearOptimal, EstimateSequence, Unaccelerated,
+        AcceleratedTensor, AcceleratedCubic, NearOptimal, EstimateSequence, Unaccelerated, Reduced,
     )
 }  # fmt: skip
 THIRD_ORDER_LIMIT = 3000  # up to this many variables a third-order certificate is asked for by default

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from tercet.control.curvature import Renewing
 from tercet.control.sigma import Begin, SigmaRule, as_it_is
@@ -53,6 +53,11 @@ class Settings(Protocol):
     @property
     def units(self) -> Units:
         """In which units steps are measured."""
+        ...
+
+    @property
+    def policy(self) -> Any:
+        """How samples are drawn; None chooses by the size rule."""
         ...
 
     @property
@@ -133,7 +138,7 @@ class Parts:
         )
         return Parts(
             SameTerms(rule) if needs.same_terms else rule,
-            Nested() if rule.nested else Independent(),
+            policy_of(settings, run),
             guarantee_of(rule, settings.order),
             Renewing(),
             third,
@@ -150,3 +155,12 @@ class Parts:
             settings.noise_aware,
             needs.linear,
         )
+
+
+def policy_of(settings: Settings, run: Run) -> Policy:
+    """The policy that was asked for, or the one that goes with the size rule."""
+    if settings.policy is None:
+        return Nested() if settings.sizes.nested else Independent()
+    settings.policy.check(settings.sizes, run)
+    policy: Policy = settings.policy
+    return policy

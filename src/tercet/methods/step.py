@@ -18,6 +18,7 @@ from tercet.frame import Reach
 from tercet.methods.guarantee import NO_RECORD, Record
 from tercet.methods.parts import Parts, Settings
 from tercet.methods.phases import DESCENT, Judged, asked
+from tercet.methods.reduced import Anchor
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, Memory, State
 from tercet.methods.stop import End, Turn, stop
@@ -102,7 +103,9 @@ def iterate(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
     if trial.terms < run.n:
         memory = replace(memory, noise_share=parts.policy.share(run, at, trial, memory))
     phase, scale, x = DESCENT, state.scale, at.point.x
-    return State(trial, state.origin, sizes, state.views, memory, state.stream, phase, state.sampled, scale, x), row
+    return State(
+        trial, state.origin, sizes, state.views, memory, state.stream, phase, state.sampled, scale, x, extra=state.extra
+    ), row
 
 
 def retreat(run: Run, parts: Parts, state: State) -> State | None:
@@ -173,7 +176,8 @@ class TensorKernel:
 
     def resume(self, run: Run, arrays: dict[str, Any]) -> State:
         """Stand where a checkpoint was taken."""
-        return State.from_arrays(run, partial(self.parts.policy.views, run), arrays)
+        anchor = Anchor.of(arrays.get("extra"), run.d)
+        return State.from_arrays(run, partial(self.parts.policy.views, run), arrays, anchor)
 
     def step(self, run: Run, state: State) -> tuple[State, Row | Status]:
         """One iteration, or the reason why there is none."""

@@ -26,7 +26,7 @@ class STM:
     with g, B, T sampled as `sizes` says and |s| in the units of `units`. With `sizes=Full()` it is the deterministic
     AR3. Third derivatives are bought when the last quadratic model left more than 1/`worth` of the gradient
     unexplained; `worth=inf` always buys. With `noise_aware` a rejection that sampling error explains enlarges the
-    samples and leaves sigma alone.
+    samples and leaves sigma alone. `policy=Reduced()` reduces the variance of samples that are drawn afresh.
     """
 
     sizes: SizeRule = field(default_factory=Progressive)
@@ -35,6 +35,7 @@ class STM:
     worth: float = 4.0
     noise_aware: bool = True
     units: Units = field(default_factory=Natural)
+    policy: Any = None
     order: int = field(default=3, init=False)
     power: int = field(default=4, init=False)
 
@@ -65,6 +66,7 @@ class SCR:
     sigma: SigmaRule = field(default_factory=TrustRegion)
     noise_aware: bool = True
     units: Units = field(default_factory=Natural)
+    policy: Any = None
     worth: float = field(default=0.0, init=False)
     order: int = field(default=2, init=False)
     power: int = field(default=3, init=False)
@@ -98,4 +100,6 @@ def check_parts(call: str, parts: Any) -> None:
         missing = [m for m in methods if not hasattr(part, m)]
         if missing and not (name == "subsolver" and part is None):
             raise ValueError(f"{call}({name}={part!r}): it has no {missing[0]!r}; see CONTRIBUTING for a skeleton.")
+    if parts.policy is not None and (isinstance(parts.policy, type) or not hasattr(parts.policy, "expand")):
+        raise ValueError(f"{call}(policy={parts.policy!r}): give Reduced(), or None for plain samples.")
     flag(call, "noise_aware", parts.noise_aware)

@@ -16,6 +16,7 @@ from tercet.theory.complexity import (
     sigma_max,
 )
 from tercet.theory.constants import Constants, Suprema, constants, estimate_constants, loss_suprema
+from tercet.theory.reduced import reduced_bounds
 
 __all__ = [
     "Bernstein",
@@ -35,6 +36,7 @@ __all__ = [
     "matrix_bernstein",
     "matrix_tail",
     "per_iteration_delta",
+    "reduced_bounds",
     "sigma_max",
     "tensor_bernstein",
     "tensor_tail",

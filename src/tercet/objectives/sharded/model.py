@@ -101,6 +101,11 @@ class ShardedLinearModel:
         return Order(self, seed)
 
     @property
+    def convex(self) -> bool | None:
+        """False where the loss or the penalty is not."""
+        return False if self.penalty.alpha else getattr(self.loss, "convex", None)
+
+    @property
     def scales(self) -> Vector:
         """1 / rms of a_ij over the rows where it is not 0; when the time is up before it is known, ones."""
         try:
