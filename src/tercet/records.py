@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from math import isnan, nan
@@ -130,6 +131,9 @@ class Certificate:
         chi_1 = |grad f(x)|,  chi_2 = max(0, -lambda_min(hess f(x))),
         chi_3 = max |third f(x)[y]^3| over unit y with |hess f(x)[y]^2| <= zeta.
 
+    Between bounds chi_1 is the length of the projected gradient, and the others are over the directions along which f
+    does not rise at first order: those of the critical cone.
+
     `holds` says that x is a minimizer as far as was asked: no way down was seen, and x is as close as was asked. With
     `relative` above 0 that is every x_j within that fraction of its size (or as close as rounding lets it come), else
     chi_i <= eps_i for every i up to `order`; where f was seen to rise (`rises`), chi_3 is not asked. What was not
@@ -165,6 +169,9 @@ class Certificate:
     way_down: Floats | None = None  # a step to a lower point
     fall: float = 0.0  # f(x) less f there
     ray: Floats | None = None  # along this f is flat as far as can be seen, and no minimizer is near
+    active: tuple[int, ...] = ()  # the j of the x_j on a bound from which f rises at first order
+    weak: tuple[int, ...] = ()  # and of those on a bound whose g_j is not told from 0
+    multipliers: Floats = ()  # g_j of what is active, else 0: by so much min f changes where a bound is moved by one
 
     @property
     def holds(self) -> bool:
@@ -192,10 +199,17 @@ class Certificate:
             return "not known to be a minimizer"
         right = "" if isnan(self.digits) else f", {self.digits:.1f} digits of x"
         if self.kernel:
-            names = ", ".join(f"x[{j}]" for j in self.involved[:6]) + (", ..." if len(self.involved) > 6 else "")
+            names = listed(self.involved)
             many = f"{len(self.kernel)} combination{'s' * (len(self.kernel) > 1)}"
             return f"a minimizer, one of many{right}; not identified: {many} of {names}"
         return f"{'the only minimizer nearby' if self.strict else 'a minimizer'}{right}"
+
+    @property
+    def on_bounds(self) -> str:
+        """Which x_j are on a bound, in words; empty where none is."""
+        weakly = f" ({len(self.weak)} weakly: {listed(self.weak)})" if self.weak else ""
+        where = sorted((*self.active, *self.weak))
+        return f"on a bound: {listed(where)}{weakly}" if where else ""
 
     def __str__(self) -> str:
         asked = (
@@ -210,8 +224,14 @@ class Certificate:
             f"lowest curvature {self.lowest:.3e}, condition {self.condition:.1e}; f is within {self.error_f:.1e} of "
             f"its minimum{proof}; rounding of f {self.rounding_f:.1e}, of g {self.rounding_g:.1e}",
             self.how,
+            *([self.on_bounds] if self.on_bounds else []),
         ]
         return "\n".join(rows if self.sampling is None else [*rows, str(self.sampling)])
+
+
+def listed(some: Sequence[int]) -> str:
+    """The names of some x_j, the first six of them."""
+    return ", ".join(f"x[{j}]" for j in some[:6]) + (", ..." if len(some) > 6 else "")
 
 
 class Status(Enum):

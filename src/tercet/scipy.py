@@ -133,12 +133,13 @@ class Solver:
         **options: Any,
     ) -> OptimizeResult:
         """Minimize fun(x, *args) from x0; `scipy.optimize.minimize` calls it with what it was given."""
-        refuse(bounds, constraints)
+        refuse(constraints)
         settings = Options.of(options)
         calls = Calls(fun, jac, hess, hessp, settings, args if isinstance(args, tuple) else (args,))
         watched, points = Watched(self.method), [np.atleast_1d(np.asarray(x0))]
         see = observer(callback, points if settings.return_all else None)
-        result = minimize(calls, points[0], method=watched, callback=see, **settings.asked(calls.tolerance()))
+        asked = settings.asked(calls.tolerance())
+        result = minimize(calls, points[0], method=watched, bounds=bounds, callback=see, **asked)
         outcome = as_scipy(result, watched.known(result.x), calls)
         if settings.return_all:
             outcome["allvecs"] = points
@@ -173,6 +174,7 @@ def certify(
     tvp: Callable[..., Any] | None = None,
     tol: float | None = None,
     order: int | None = None,
+    bounds: Any = None,
 ) -> Certificate:
     """The certificate of a point that SciPy found: is it a minimum, a saddle, flat, and how many digits are right?
 
@@ -183,31 +185,16 @@ def certify(
     if x is None:
         raise ValueError("certify(result=...): it has no x; give what scipy.optimize.minimize returned, or a point.")
     calls = Calls(fun, jac, hess, hessp, Options(third=third, tvp=tvp), args if isinstance(args, tuple) else (args,))
-    return certify_point(calls, x, tol=calls.tolerance() if tol is None else tol, order=order)
+    return certify_point(calls, x, tol=calls.tolerance() if tol is None else tol, order=order, bounds=bounds)
 
 
-def refuse(bounds: Any, constraints: Any) -> None:
-    """ValueError where there are bounds or constraints, which tercet would not keep."""
-    if bounds is not None and not unbounded(bounds):
-        raise ValueError(
-            f"minimize(bounds={bounds!r}): tercet minimizes without bounds; leave them out, write x as a function of "
-            "a free variable, or use method='L-BFGS-B'."
-        )
+def refuse(constraints: Any) -> None:
+    """ValueError where there are constraints, which tercet would not keep."""
     if not (constraints is None or (hasattr(constraints, "__len__") and len(constraints) == 0)):
         raise ValueError(
             f"minimize(constraints={constraints!r}): tercet minimizes without constraints; leave them out, add a "
             "penalty to fun, or use method='trust-constr'."
         )
-
-
-def unbounded(bounds: Any) -> bool:
-    """Whether bounds, in either of SciPy's forms, bound nothing."""
-    try:
-        pairs = np.array([*zip(bounds.lb, bounds.ub, strict=True)] if hasattr(bounds, "lb") else [*bounds], dtype=float)
-    except (TypeError, ValueError):
-        return False
-    free = np.where(np.isnan(pairs), np.inf, np.abs(pairs))  # None is nan
-    return pairs.ndim == 2 and bool(np.all(np.isinf(free)))
 
 
 class Calls:

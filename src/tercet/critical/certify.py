@@ -19,8 +19,9 @@ import numpy as np
 from tercet.checks import number
 from tercet.critical.errors import DIGITS, ROUNDED, Curvature, Errors, digits, errors_of, newton_step, told_from_zero
 from tercet.critical.looks import VISIBLE, Doubt, Seen, Sight, WayDown, look_along, sides_of
-from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_pair
+from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_on_cone, lowest_pair
 from tercet.critical.proof import proved
+from tercet.domain import EVERYWHERE, Domain
 from tercet.frame import Reach
 from tercet.objectives.base import Traits
 from tercet.objectives.metered import MeteredPoint
@@ -30,6 +31,7 @@ LOOKED = 8  # along at most this many directions of a near-kernel f is looked at
 PAIRED = 4  # up to so many directions of a near-kernel, f is looked at between them too
 SHOWS = 0.1  # of what Newton's step promises: where f falls by as much, it is more than rounding
 MIXED = 8  # from three on, also along so many random combinations of all of them
+EDGES = 8  # of a cone of directions: chi_2 takes an eigenvalue problem for each set of them
 BEYOND = 10.0  # looks begin this many times as far out as x may be wrong
 UNSURE = 0.01  # of a row of B: where rounding changes it by more, it is not told from 0
 
@@ -95,6 +97,7 @@ class Examination:
     traits: Traits
     seed: int
     way: Travelled
+    domain: Domain = EVERYWHERE  # where f can be looked at
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -112,6 +115,14 @@ class Examination:
         if t.relative and not self.traits.dense and d > FORMED:
             return lowest_pair(self.point.hessian_product, d, self.seed)
         return lowest_eigenpairs(self.point, d, self.traits.dense, t.zeta, self.seed)
+
+    def on_cone(self, chi2: float) -> tuple[float, list[Doubt]]:
+        """chi_2 over the directions that stay in the domain, and the one where it is attained, where x is on bounds."""
+        sides = self.domain.sides(self.x)
+        if not 0 < np.count_nonzero(sides) <= EDGES:  # with more of them it stays what it is over all directions
+            return chi2, []
+        value, v = lowest_on_cone(self.point.hessian(), sides)
+        return max(0.0, -value), [Doubt(v, 2)] if value < 0.0 else []
 
     def third(self, V: Matrix | None, D: Vector, of_f: float) -> tuple[float, list[Doubt]]:
         """chi_3 over the span of V, and the direction where it is attained, if that is too much: above eps_3, or, where
@@ -203,7 +214,8 @@ class Examination:
         bend = np.abs(np.diag(point.hessian())) if self.traits.dense else np.zeros(1)
         grain = float(np.max(D * np.sqrt(2.0 * abs(point.value()) * bend)))
         value, epsilon = point.value(), self.traits.epsilon
-        sight = Sight(lambda x: point.view.at(x).value(), self.x, value, least, D, limit, slope, epsilon, grain)
+        view, domain = point.view, self.domain
+        sight = Sight(lambda x: view.at(x).value(), self.x, value, least, D, limit, slope, epsilon, grain, domain)
 
         def reach(v: Vector) -> float:
             """Where the third derivative along v makes a change that can be seen, tenfold."""
@@ -226,6 +238,7 @@ def certify(
     seed: int = 0,
     way: Travelled | None = None,
     brief: bool = False,
+    domain: Domain = EVERYWHERE,
 ) -> tuple[Certificate, WayDown | None]:
     """The certificate of a point up to the order asked for, and a way down where one is seen.
 
@@ -233,10 +246,10 @@ def certify(
     Hessian (dense) or some 20-60 products (Lanczos), for order 3 a third-derivative product along Newton's step; over a
     near-kernel one evaluation of all third derivatives where a bound suffices, else the products of a power iteration,
     and values of f. With `brief`, and where only chi_1 <= eps_1 is asked, the gradient alone. `way` is what is known of
-    how x was reached.
+    how x was reached; f is looked at in the domain only.
     """
     t = tolerances
-    exam = Examination(point, t, traits, seed, way or Travelled(Reach.of(point.x)))
+    exam = Examination(point, t, traits, seed, way or Travelled(Reach.of(point.x)), domain)
     chi1 = float(np.linalg.norm(exam.g))
     blank = Certificate(
         chi1, np.nan, np.nan, t.eps1, t.eps2, t.eps3, t.zeta, t.order, point.terms, n, "", relative=t.relative
@@ -266,6 +279,9 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     if t.order >= 2:
         lowest = vectors[:, :1] if not t.relative and chi2 > t.eps2 else curvature.falling()
         doubts = [Doubt(v, 2) for v in lowest.T[:LOOKED]]
+        if chi2 > 0.0:
+            chi2, edges = exam.on_cone(chi2)
+            doubts += edges
     if t.order >= 3:
         V = np.linalg.qr(curvature.flat())[0] if t.relative else vectors[:, np.abs(values) <= t.zeta]
         chi3, more = exam.third(V, D, of_f)

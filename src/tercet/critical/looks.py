@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tercet.domain import EVERYWHERE, Domain
 from tercet.records import Vector
 
 EPS = float(np.finfo(float).eps)
@@ -48,6 +49,7 @@ class Side:
     rise: float  # f(x + t v) - f(x) there: above 0 it rises first; 0 where it is flat
     lowest: float = np.inf  # the t of the lowest value below f(x)
     fall: float = 0.0
+    wall: bool = False  # a bound ended the look before f differed
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,7 @@ class Sight:
     slope: Vector | None = None  # what of the gradient Newton's step leaves: it bends f nowhere, so f should fall
     epsilon: float = EPS  # of the precision in which f is computed
     grain: float = 0.0  # how much f would feel of the whole of an x_j, if nothing canceled
+    domain: Domain = EVERYWHERE  # where one can look
 
     @property
     def noise(self) -> float:
@@ -78,7 +81,12 @@ class Sight:
         """Look along v from t = first to t = last; where f falls, on to where it falls no more.
 
         Where f rises by more than the limit already at the first look, that was too far out, and the next is closer.
+        A bound ends the look; one that is nearer than the first look hides all.
         """
+        room = self.domain.room(self.x, v)
+        if room < first:
+            return Side(0.0, np.inf, wall=True)
+        wall, last = room <= last, min(last, room)
         t, seen, lowest, fall = first, np.inf, np.inf, 0.0
         change = self.change(t * v)
         for _ in range(CLOSER):
@@ -94,7 +102,7 @@ class Sight:
                     return Side(t, change)
                 seen, lowest, fall = min(seen, t), t, -change
             if t >= last:
-                return Side(np.inf, 0.0) if seen == np.inf else Side(seen, -fall, lowest, fall)
+                return Side(np.inf, 0.0, wall=wall) if seen == np.inf else Side(seen, -fall, lowest, fall)
             t = min(STRIDE * t, last)
             change = self.change(t * v)
 
@@ -162,18 +170,21 @@ def look_along(
     for doubt in doubts:
         v = doubt.v
         last = min(max(FAR, reach(v)), FARTHEST)
-        sides = [(sign, sight.side(sign * v, min(first, last), last)) for sign in (1.0, -1.0)]
-        sign, deepest = max(sides, key=lambda each: each[1].fall)
+        ways = [sight.domain.inward(sight.x, sign * v) for sign in (1.0, -1.0)]
+        sides = [(way, sight.side(way, min(first, last), last)) for way in ways]
+        way, deepest = max(sides, key=lambda each: each[1].fall)
         if deepest.fall > 0.0:
-            falls.append(WayDown(sign * deepest.lowest * v, deepest.fall, doubt.order))
+            falls.append(WayDown(deepest.lowest * way, deepest.fall, doubt.order))
             continue
         contradicted = contradicted or sight.contradicts(v, [side for _, side in sides])
-        flat = [sign for sign, side in sides if side.t == np.inf]
-        bends = doubt.flat and not flat and all(sight.valley(e * s.t * v, s.rise, correct) for e, s in sides)
+        flat = [(way, side) for way, side in sides if side.t == np.inf]
+        bends = doubt.flat and not flat and all(sight.valley(s.t * w, s.rise, correct) for w, s in sides)
         if len(flat) == 2 or bends:
             free.append(v)
+        elif flat and any(side.wall for _, side in sides):  # up to a bound, or from one
+            free.append(flat[0][0])
         elif flat:
-            ray = flat[0] * v
+            ray = flat[0][0]
         elif not doubt.resolved:
             within = np.maximum(within, max(side.t for _, side in sides) * np.abs(v))
     return Seen(together(sight, falls), independent(free), ray, within, contradicted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 
@@ -86,6 +87,29 @@ def eigenpairs_from_products(point: MeteredPoint, d: int) -> tuple[Vector, Matri
     B = np.stack([point.hessian_product(e) for e in np.eye(d)])
     values, vectors = np.linalg.eigh((B + B.T) / 2)
     return values, vectors
+
+
+def lowest_on_cone(B: Matrix, sides: Vector) -> tuple[float, Vector]:
+    """The lowest v'Bv over unit v with sides_j v_j >= 0, and a v that attains it; where sides_j is 0, v_j is free.
+
+    It is attained inside a face of this cone, and is there an eigenvalue of B over the coordinates of the face: one
+    eigenvalue problem for each set of the j with sides.
+    """
+    edges, best, at = np.flatnonzero(sides), np.inf, np.zeros(len(B))
+    for chosen in product((False, True), repeat=len(edges)):
+        some = np.concatenate([np.flatnonzero(sides == 0.0), edges[np.array(chosen)]])
+        if not len(some):
+            continue
+        values, vectors = np.linalg.eigh(B[np.ix_(some, some)])
+        for value, v in zip(values, vectors.T, strict=True):
+            if not value < best:
+                break
+            signed = v * sides[some]
+            if np.all(signed >= 0.0) or np.all(signed <= 0.0):
+                best, at = float(value), np.zeros(len(B))
+                at[some] = v if np.all(signed >= 0.0) else -v
+                break
+    return best, at
 
 
 def kernel_measure(point: MeteredPoint, V: Matrix | None, enough: float, seed: int) -> tuple[float, Vector | None, str]:

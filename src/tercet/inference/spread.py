@@ -18,10 +18,11 @@ import numpy as np
 from tercet.critical.errors import Curvature
 from tercet.objectives.capabilities import hessian_from_products, result_of
 from tercet.objectives.linear import LinearModel
-from tercet.records import Certificate, Matrix, Vector
+from tercet.records import Certificate, Matrix, Rows, Vector
 
 INVOLVED = 1e-5  # a coordinate takes part in a direction whose unit vector has more than this of it
 SHOWN = 6  # names in a reason
+ON_BOUND = "on its bound: an estimate does not vary about it as a normal one does"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,8 @@ class Inverse:
 
 def inverted(M: Matrix, epsilon: float) -> Inverse:
     """One eigenvalue problem, in units in which the diagonal of M is 1."""
+    if not len(M):
+        return Inverse(M, M, np.zeros(0, dtype=bool), False)
     size = np.sqrt(np.abs(np.diag(M)))
     E = np.where(size > 0.0, 1.0 / np.where(size > 0.0, size, 1.0), 1.0)
     curvature = Curvature.of(M, E, epsilon, E)  # no spans are known: those of the units
@@ -99,14 +102,34 @@ def scatter_of(objective: Any, x: Vector) -> Matrix:
 def spread_of(
     objective: Any, x: Vector, phi: float | None, certificate: Certificate, names: Sequence[str], epsilon: float
 ) -> Spread:
-    """phi H^-1 / n, or with phi None the sandwich."""
-    inverse = inverted(hessian_of(objective, x), epsilon)
-    C = inverse.of @ scatter_of(objective, x) @ inverse.of if phi is None else phi * inverse.of
-    plain = Spread(0.5 * (C + C.T) / objective.n, inverse.others, reasons(inverse, certificate, names))
+    """phi H^-1 / n, or with phi None the sandwich; over the coordinates that are not on a bound."""
+    free = free_of(certificate, len(x))
+    some, taken = np.ix_(free, free), [names[j] for j in free]
+    inverse = inverted(hessian_of(objective, x)[some], epsilon)
+    C = inverse.of @ scatter_of(objective, x)[some] @ inverse.of if phi is None else phi * inverse.of
+    plain = Spread(0.5 * (C + C.T) / objective.n, inverse.others, reasons(inverse, certificate, taken))
     if phi is not None and np.isnan(phi):
         text = f"{objective.n} rows leave nothing to estimate the variance from {len(x)} coefficients"
-        return replace(plain, why=(text,) * len(x), C=np.zeros_like(C))
-    return by_data(objective, x, plain, names, epsilon)
+        return replace(plain, why=(text,) * len(x), C=np.zeros((len(x), len(x))))
+    return with_held(by_data(objective, x, plain, free, epsilon), free, len(x))
+
+
+def free_of(certificate: Certificate, d: int) -> Rows:
+    """The coordinates that are not on a bound."""
+    return np.setdiff1d(np.arange(d), (*certificate.active, *certificate.weak))
+
+
+def with_held(spread: Spread, free: Rows, d: int) -> Spread:
+    """The same of all coordinates, of which those that are not free are on a bound, and have no variance."""
+    if len(free) == d:
+        return spread
+    held, why = np.setdiff1d(np.arange(d), free), np.full(d, ON_BOUND, dtype=object)
+    C, K = np.zeros((d, d)), np.zeros((d, spread.K.shape[1] + len(held)))
+    C[np.ix_(free, free)] = spread.C
+    K[free, : spread.K.shape[1]] = spread.K
+    K[held, np.arange(spread.K.shape[1], K.shape[1])] = 1.0
+    why[free] = spread.why
+    return Spread(C, K, tuple(why))
 
 
 def reasons(inverse: Inverse, certificate: Certificate, names: Sequence[str]) -> tuple[str, ...]:
@@ -122,12 +145,13 @@ def reasons(inverse: Inverse, certificate: Certificate, names: Sequence[str]) ->
     return tuple(text if part else "" for part in inverse.involved)
 
 
-def by_data(objective: Any, x: Vector, plain: Spread, names: Sequence[str], epsilon: float) -> Spread:
+def by_data(objective: Any, x: Vector, plain: Spread, free: Rows, epsilon: float) -> Spread:
     """Of a linear model with a penalty also those coordinates that the penalty alone identifies."""
     if not isinstance(objective, LinearModel) or objective.rows.penalty.l2 == objective.rows.penalty.alpha == 0.0:
         return plain
     point = objective.rows.at(x)
-    loss = inverted(objective.rows.table.gram(np.abs(point.margins.coefficients(2))) / objective.n, epsilon)
+    gram = objective.rows.table.gram(np.abs(point.margins.coefficients(2)))[np.ix_(free, free)]
+    loss = inverted(gram / objective.n, epsilon)
     text = "the data do not identify it, the penalty alone does"
     why = tuple(old or (text if part else "") for old, part in zip(plain.why, loss.involved, strict=True))
     return replace(plain, K=np.hstack([plain.K, loss.others]), why=why)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tercet.critical.certify import certify as certify_point
+from tercet.critical.bounded import certify_in
+from tercet.methods.binding import bind_within
 from tercet.methods.minimize import (
     THIRD_ORDER_LIMIT,
     Tolerance,
@@ -32,6 +33,7 @@ def certify(
     *,
     tol: Tolerance = None,
     order: int | None = None,
+    bounds: Any = None,
     seed: int = 0,
     **derivatives: Callable[..., Any],
 ) -> Certificate:
@@ -39,14 +41,16 @@ def certify(
 
         chi_1 = |grad f(x)|,  chi_2 = max(0, -lambda_min(hess f(x))),  chi_3 over the near-kernel,
 
-    how many digits of x are right, and which of its combinations are not identified. `problem`, `tol`, `order` and the
-    derivatives are those of `minimize`. Where x is no minimizer, `way_down` is a step to a lower point, and
-    `minimize(problem, x)` goes on from there. Nothing is known of how x was reached, so an x_j that is 0 is measured
-    against what the others tell of the units.
+    how many digits of x are right, and which of its combinations are not identified. `problem`, `tol`, `order`,
+    `bounds` and the derivatives are those of `minimize`; an x_j is on a bound where it equals it. Where x is no
+    minimizer, `way_down` is a step to a lower point, and `minimize(problem, x)` goes on from there. Nothing is known of
+    how x was reached, so an x_j that is 0 is measured against what the others tell of the units.
     """
     check_budgets(tol=tol)
     check_choices(None, order, seed, None)
-    bound = as_problem(problem, derivatives).bind(x)
+    bound, domain, outside = bind_within("certify", as_problem(problem, derivatives), x, bounds)
+    if outside:
+        raise ValueError(f"certify(x=...): x is outside its bounds; give a point inside.{outside}")
     meter = Meter(bound.objective.n)
     metered = Metered.of(bound.objective, meter)
     asked = order or (3 if bound.objective.d <= THIRD_ORDER_LIMIT else 2)
@@ -55,7 +59,7 @@ def certify(
     try:
         if not np.isfinite(point.value()):
             raise NotFiniteError("value")
-        found, _ = certify_point(point, bound.objective.n, tolerances, metered.traits, int(seed))
+        found, _ = certify_in(domain, point, bound.objective.n, tolerances, metered.traits, int(seed))
     except NotFiniteError as error:
         raise ValueError(
             f"certify(x=...): the {error.order} of f is not finite at x; give a point of its domain."
@@ -66,7 +70,8 @@ def certify(
         raise cause from None
     if found.holds or found.way_down is not None or found.ray is not None:
         return found
-    ahead = minimize(OwnObjective(bound.objective), bound.x0, tol=tol, order=asked, seed=seed, max_iterations=STEPS)
+    asks: Any = {"tol": tol, "order": asked, "bounds": bounds, "seed": seed, "max_iterations": STEPS}
+    ahead = minimize(OwnObjective(bound.objective), bound.x0, **asks)
     fall = point.value() - ahead.fun
     return replace(found, way_down=tuple((ahead.x - bound.x0).tolist()), fall=fall) if fall > 0.0 else found
 

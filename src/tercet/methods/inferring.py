@@ -13,7 +13,7 @@ from tercet.checks import flag, whole
 from tercet.inference.estimates import Inference
 from tercet.inference.likelihood import Likelihood, likelihood_of
 from tercet.inference.resample import bootstrap
-from tercet.inference.spread import Spread, hessian_of, inverted, reasons, spread_of
+from tercet.inference.spread import Spread, free_of, hessian_of, inverted, reasons, spread_of, with_held
 from tercet.methods.certifying import certify
 from tercet.methods.minimize import as_problem, minimize
 from tercet.methods.stm import STM
@@ -42,6 +42,7 @@ def infer(
     draws: int = 200,
     seed: int = 0,
     force: bool = False,
+    bounds: Any = None,
     **derivatives: Callable[..., Any],
 ) -> Inference:
     """The covariance of an estimate, its standard errors, intervals and table.
@@ -57,8 +58,9 @@ def infer(
     By default the first for likelihoods, the second for losses that are none. A penalty is part of H; the covariance is
     then that about the minimizer of the expected objective. Weights say how much a row counts, not how often it came.
 
-    What is not identified is nan, and `Inference.why` says why. A point that is not certified is refused, and so is the
-    inverse information of what is no likelihood; `force=True` insists.
+    What is not identified, or on one of the `bounds` of the run, is nan, and `Inference.why` says why; the others vary
+    as if those on a bound were known. A point that is not certified is refused, and so is the inverse information of
+    what is no likelihood; `force=True` insists.
     """
     if kind is not None and kind not in KINDS:
         raise ValueError(f"infer(kind={kind!r}): choose one of {', '.join(KINDS)}.")
@@ -66,7 +68,7 @@ def infer(
     flag("infer", "force", force)
     is_result = isinstance(result, Result)
     own: dict[str, Any] = dict(derivatives)
-    certificate = result.certificate if is_result else certify(problem, result, **own)
+    certificate = result.certificate if is_result else certify(problem, result, bounds=bounds, **own)
     phi = None
     if isinstance(problem, Transformed):  # at a minimum inside, the derivatives in x are what counts
         phi = problem.maps(problem.problem.bind(result.x if is_result else result))
@@ -81,7 +83,11 @@ def infer(
     chosen = check_kind(kind, bound.objective.n, likelihood, force)
     names = check_names(names, problem, bound)
     x = result.x if is_result else bound.restore(bound.x0.copy())
-    task = Task(bound, x, certificate, likelihood or Likelihood(), tuple(names), phi)
+    if chosen == "bootstrap" and bounds is None and (certificate.active or certificate.weak):
+        raise ValueError(
+            "infer(kind='bootstrap'): the estimate is on bounds; give them, bounds=..., for the resamples."
+        )
+    task = Task(bound, x, certificate, likelihood or Likelihood(), tuple(names), phi, bounds)
     return task.by_resampling(draws, seed) if chosen == "bootstrap" else task.by_formula(chosen)
 
 
@@ -95,6 +101,7 @@ class Task:
     likelihood: Likelihood
     names: tuple[str, ...]
     phi: Elementwise | None = None  # of parameters that were transformed
+    bounds: Any = None  # of the run
 
     @property
     def epsilon(self) -> float:
@@ -110,12 +117,15 @@ class Task:
     def by_resampling(self, draws: int, seed: int) -> Inference:
         """The covariance of the estimates from resampled rows."""
         objective, x = self.bound.objective, self.bound.x0
-        inverse = inverted(hessian_of(objective, x), self.epsilon)
-        estimates, failed = bootstrap(objective, x, partial(refit, self.phi), draws, seed)
-        why = reasons(inverse, self.certificate, self.names)
-        C = np.atleast_2d(np.cov(estimates.T))
+        free = free_of(self.certificate, len(x))
+        some, names = np.ix_(free, free), [self.names[j] for j in free]
+        inverse = inverted(hessian_of(objective, x)[some], self.epsilon)
+        estimates, failed = bootstrap(objective, x, partial(refit, self.phi, self.bounds), draws, seed)
+        spread = Spread(
+            np.atleast_2d(np.cov(estimates.T))[some], inverse.others, reasons(inverse, self.certificate, names)
+        )
         notes = (f"{failed} of {draws} resamples had no certified minimizer and are left out.",) if failed else ()
-        told = self.told("bootstrap", Spread(C, inverse.others, why))
+        told = self.told("bootstrap", with_held(spread, free, len(x)))
         return replace(told, draws=estimates, notes=(*notes, *told.notes))
 
     def told(self, kind: str, spread: Spread) -> Inference:
@@ -139,12 +149,12 @@ class Task:
         return (*facts, ("covariance", kind), ("certificate", self.certificate.verdict))
 
 
-def refit(phi: Elementwise | None, objective: Any, x: Vector) -> Vector | None:
+def refit(phi: Elementwise | None, bounds: Any, objective: Any, x: Vector) -> Vector | None:
     """The certified minimizer of a resample that is found from x, or None."""
     problem: Any = OwnObjective(objective)
     if phi is not None:
         problem = Transformed(problem, phi.transforms)
-    found = minimize(problem, x, method=STM(sizes=Full()), max_iterations=STEPS)
+    found = minimize(problem, x, method=STM(sizes=Full()), bounds=bounds, max_iterations=STEPS)
     return np.asarray(found.x) if found.success else None
 
 

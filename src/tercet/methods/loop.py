@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tercet.critical.certify import Travelled, certify
+from tercet.critical.bounded import certify_in
+from tercet.critical.certify import Travelled
 from tercet.methods.checkpoint import Writer
 from tercet.methods.guarantee import summarize
 from tercet.methods.progress import Progress
@@ -157,7 +158,8 @@ class Loop:
         try:
             own = point if status in BROKEN and known else exact(point)
             way = None if self.state is None else Travelled(self.state.memory.reach)
-            found, _ = certify(own, self.run.n, t, self.run.traits, self.run.seed, way, brief=status in HASTY)
+            run, brief = self.run, status in HASTY
+            found, _ = certify_in(run.domain, own, run.n, t, run.traits, run.seed, way, brief)
         except (EvaluationError, NotFiniteError):
             return none
         return found if np.isfinite(found.chi1) else none

@@ -14,8 +14,10 @@ import numpy as np
 from tercet.checks import flag, kind_of_file, number, whole
 from tercet.control.sigma import PaperSigma, SignedEstimate, TrustRegion
 from tercet.critical.certify import Tolerances
+from tercet.domain import EVERYWHERE, Box, Domain
 from tercet.frame import Euclidean, Natural
 from tercet.methods.accelerated import AcceleratedCubic, AcceleratedTensor
+from tercet.methods.binding import bind_within
 from tercet.methods.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -63,6 +65,7 @@ def minimize(
     method: Method | None = None,
     tol: Tolerance = None,
     order: int | None = None,
+    bounds: Any = None,
     seed: int = 0,
     max_iterations: int | None = None,
     max_seconds: float | None = None,
@@ -88,6 +91,10 @@ def minimize(
     `hess(x)` or `hvp(x, v)`, `third(x)` (dense) or `tvp(x, u, v)` = T[u, v]. What is left out is made from what there
     is by differences, and the certificate says so.
 
+    `bounds` keep x between bounds: a pair (low, high) for each entry of x (of its leaves in order, where it has a
+    structure), None or inf for no bound, or a `scipy.optimize.Bounds`. f is never asked beyond them; an x0 outside is
+    moved to the nearest point inside, and the message says so.
+
     `method` is an STM (the default), SCR or SGD, or for a convex sum an AcceleratedTensor or AcceleratedCubic.
     `order` is how much the certificate asks: 1, 2 or 3 (default 3 up to
     3000 variables, else 2). Budgets: `max_iterations` (default 1000), `max_seconds`, `max_epochs` (component
@@ -104,13 +111,15 @@ def minimize(
     flag("minimize", "check_derivatives", check_derivatives)
     derivatives = {"grad": grad, "hess": hess, "hvp": hvp, "third": third, "tvp": tvp}
     target = as_problem(problem, {name: call for name, call in derivatives.items() if call is not None})
-    bound = target.bind(x0)
+    bound, domain, note = bind_within("minimize", target, x0, bounds)
     if check_derivatives:
-        verify(bound, seed)
+        verify(bound, seed, domain)
     budgets = {"max_iterations": max_iterations, "max_seconds": max_seconds, "max_epochs": max_epochs}
     chosen = method or STM()
     settings = settings_of(chosen, bound.objective.d, tol, order, seed, budgets, checkpoint_every)
-    return launch(target, bound, chosen, settings, callback, checkpoint, None)
+    settings |= {"bounds": [domain.low.tolist(), domain.high.tolist()]} if isinstance(domain, Box) else {}
+    result = launch(target, bound, chosen, settings, callback, checkpoint, None, domain)
+    return replace(result, message=result.message + note) if note else result
 
 
 def settings_of(
@@ -129,10 +138,10 @@ def settings_of(
     }
 
 
-def verify(bound: Bound, seed: int) -> None:
+def verify(bound: Bound, seed: int, domain: Domain) -> None:
     """Compare the derivatives with differences; ValueError where they differ, or where the function raises."""
     try:
-        compare_with_differences(bound.objective, bound.x0, seed)
+        compare_with_differences(bound.objective, bound.x0, seed, domain)
     except DerivativeError:
         raise
     except Exception as error:
@@ -150,12 +159,14 @@ def launch(
     callback: Callable[[Info], Any] | None,
     path: str | Path | None,
     past: Checkpoint | None,
+    domain: Domain = EVERYWHERE,
 ) -> Result:
     """Run a method with checked settings, from the start or from a checkpoint."""
     started = time.perf_counter() - (0.0 if past is None else past.seconds)
     deadline = np.inf if settings["max_seconds"] is None else started + settings["max_seconds"]
     tolerances = tolerances_of(given_again(settings["tol"]), settings["order"], traits_of(bound.objective).epsilon)
-    run = Run.of(bound.objective, bound.x0, settings["seed"], tolerances, Meter(bound.objective.n, deadline), started)
+    meter = Meter(bound.objective.n, deadline)
+    run = Run.of(bound.objective, bound.x0, settings["seed"], tolerances, meter, started, domain)
     budget = np.inf if settings["max_epochs"] is None else settings["max_epochs"]
     loop = Loop(run, method.kernel(run), bound, callback, settings["max_iterations"], budget)
     if past is not None:
@@ -166,16 +177,17 @@ def launch(
         every = settings["checkpoint_every"]
         loop.writer = Writer(Path(path), settings, target.fingerprint(), x0, run.n, every, len(loop.rows))
     status, error = loop.go()
-    return replace(loop.finish(status, error, repr(method)), infers=infers(target))
+    return replace(loop.finish(status, error, repr(method)), infers=infers(target, settings.get("bounds")))
 
 
-def infers(target: Problem) -> Callable[..., Any]:
+def infers(target: Problem, bounds: Any = None) -> Callable[..., Any]:
     """`infer` with the problem of a run, for its result."""
+    given: dict[str, Any] = {} if bounds is None else {"bounds": list(zip(*bounds, strict=True))}
 
     def of(result: Result, kind: str | None, **options: Any) -> Any:
         from tercet.methods.inferring import infer  # which minimizes, too
 
-        return infer(target, result, kind, **options)
+        return infer(target, result, kind, **given, **options)
 
     return of
 
@@ -230,7 +242,11 @@ def resume(
         method = rebuild(past.settings["method"], PARTS) if method is None else method
         if method is None:
             raise ValueError("it names no method")
-        bound = target.bind(past.x0)
+        ends = past.settings.get("bounds")
+        pairs = None if ends is None else list(zip(*ends, strict=True))
+        bound, domain, moved = bind_within("resume", target, past.x0, pairs)
+        if moved:
+            raise ValueError("its start is outside its bounds")
         settings = settings_again(past.settings, method, bound.objective.d)
     except CheckpointError:
         raise
@@ -238,7 +254,7 @@ def resume(
         raise CheckpointError(f"resume({str(path)!r}): its settings are not those of a run ({error}).") from error
     budgets = {"max_iterations": max_iterations, "max_seconds": max_seconds, "max_epochs": max_epochs}
     settings |= {name: value for name, value in budgets.items() if value is not None}
-    return launch(target, bound, method, settings, callback, path, past)
+    return launch(target, bound, method, settings, callback, path, past, domain)
 
 
 def settings_again(saved: dict[str, Any], method: Method, d: int) -> dict[str, Any]:
@@ -248,6 +264,7 @@ def settings_again(saved: dict[str, Any], method: Method, d: int) -> dict[str, A
     check_choices(method, saved["order"], saved["seed"], None)
     every = whole("minimize", "checkpoint_every", saved["checkpoint_every"])
     settings = settings_of(method, d, given_again(saved["tol"]), saved["order"], saved["seed"], budgets, every)
+    settings |= {"bounds": saved["bounds"]} if "bounds" in saved else {}
     if settings != saved:
         raise ValueError("; ".join(differences(saved, settings)))
     return settings

@@ -18,6 +18,7 @@ from tercet.sampling.bounded import InMemory
 from tercet.sampling.rules import Outlook, SizeRule
 from tercet.subsolvers import Dense, GaussNewton, Krylov, Subspace
 from tercet.subsolvers.base import Subsolver, needs_of
+from tercet.subsolvers.walled import Walled
 
 DEAR = 50.0  # products: where forming and factoring B takes longer than these, steps take products
 
@@ -143,7 +144,7 @@ class Parts:
             Renewing(),
             third,
             third.first,
-            subsolver,
+            Walled(subsolver) if run.domain.bounded else subsolver,
             settings.sigma,
             getattr(settings.sigma, "begin", as_it_is),
             Euclidean() if needs.own_units else settings.units,

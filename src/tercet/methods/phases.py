@@ -92,7 +92,9 @@ class Descent:
         size = length(slope)
         if not (isfinite(size) or np.isfinite(slope).all()):
             return False, None
-        return not (score.rounding and size >= length(at.model.taylor.g)), slope
+        if score.rounding:  # what leads across a bound that the step came to is no slope to follow
+            return length(at.model.frame.left(trial.x, slope)) < length(at.model.taylor.g), slope
+        return True, slope
 
     def meets(self, at: Expansion, judged: Judged) -> Meets:
         """As the sub-solver says."""

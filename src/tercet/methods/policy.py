@@ -91,7 +91,7 @@ def expansion(
     run: Run, parts: Parts, state: State, g: Vector, slope: MeteredPoint, B: MeteredPoint, T: MeteredPoint, same: bool
 ) -> Expansion:
     """The Taylor polynomial at x from the points that give g, B and T, with a sub-solver that is ready on it."""
-    point, norm = state.point, length(g)
+    point, norm = state.point, run.domain.chi1(state.point.x, g)
     f = point.known.value
     f = point.value() if f is None else f
     if not (isfinite(f) and (isfinite(norm) or np.isfinite(g).all())):
@@ -100,9 +100,10 @@ def expansion(
     reach = state.memory.reach.at(point.x, run.x0, bend)
     frame = parts.units.frame(reach, run.scales)
     frame = at_rest(frame, reach, bend, g, f) if bend.size else frame
+    frame = run.domain.face(frame, point.x, g)
     whole: Any = parts.guarantee.third(T) if parts.guarantee.promises else T
     third = frame.point(whole) if parts.order >= 3 else None
-    taylor = Taylor(frame.slope(g), frame.point(B), third, parts.forms_third, run.meter.wait)
+    taylor = Taylor(frame.slope(g), frame.point(B), third, parts.forms_third, run.meter.wait, frame.walls)
     model = Model(reach, frame, length(frame.coordinates(point.x)), taylor, parts.subsolver.prepare(taylor))
     return Expansion(point, f, g, norm, slope, B, T, same, model)
 
@@ -129,7 +130,7 @@ class Nested:
             return sizes
         if sizes.value >= n and state.memory.stuck > 0:
             return Sizes(n, n, n, n)
-        if sizes.value < n and length(gradient_of(point)) <= run.tolerances.eps1:
+        if sizes.value < n and run.domain.chi1(point.x, gradient_of(point)) <= run.tolerances.eps1:
             return Sizes(n, n, n, n)
         return parts.sizes.next(outlook(run, state))
 
@@ -165,7 +166,7 @@ class Nested:
             return step.trial
         carry = at.B.carry
         carry = carry.fresh() if state.phase.order else carry
-        return state.views.value.first_at(at.point.x + at.model.frame.lift(step.s), carry)
+        return state.views.value.first_at(at.model.frame.move(at.point.x, step.s), carry)
 
     def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
         """From the spread of the sampled terms, by this iteration's B."""
@@ -226,7 +227,7 @@ class Independent:
 
     def trial(self, state: State, at: Expansion, step: Step) -> MeteredPoint:
         """f alone."""
-        return state.views.value.at(at.point.x + at.model.frame.lift(step.s), at.point.carry.fresh())
+        return state.views.value.at(at.model.frame.move(at.point.x, step.s), at.point.carry.fresh())
 
     def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
         """As it was measured for the step."""

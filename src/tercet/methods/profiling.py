@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from tercet.checks import probability, whole
+from tercet.inference.spread import ON_BOUND
 from tercet.methods.inferring import check_names, infer
 from tercet.methods.minimize import as_problem, minimize
 from tercet.methods.stm import STM
@@ -148,6 +149,8 @@ def profile(
     """
     own: dict[str, Any] = dict(derivatives)
     told = infer(problem, result, "hessian", **own)
+    if any(why == ON_BOUND for why in told.why):
+        raise ValueError("profile(result=...): the estimate is on bounds, which a profile does not keep.")
     q = -float(ndtri(0.5 * (1.0 - probability("profile", "level", level))))
     if isinstance(problem, Transformed):
         raise ValueError("profile(problem=Transformed(...)): give the problem itself; a profile needs no transform.")

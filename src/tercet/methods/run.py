@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tercet.critical.certify import Tolerances
+from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Objective, Traits
 from tercet.objectives.metered import Meter, Metered, MeteredView
 from tercet.records import Status, Vector
@@ -35,12 +36,19 @@ class Run:
     n: int
     d: int
     started: float  # on the clock of `perf_counter`
+    domain: Domain = EVERYWHERE  # where x may be
 
     @staticmethod
     def of(
-        objective: Objective, x0: Vector, seed: int, tolerances: Tolerances, meter: Meter, started: float | None = None
+        objective: Objective,
+        x0: Vector,
+        seed: int,
+        tolerances: Tolerances,
+        meter: Meter,
+        started: float | None = None,
+        domain: Domain = EVERYWHERE,
     ) -> Run:
-        """A run from x0; nothing is evaluated yet."""
+        """A run from x0, which lies in the domain; nothing is evaluated yet."""
         metered, begun = Metered.of(objective, meter), perf_counter() if started is None else started
         n, d = objective.n, objective.d
         own: Any = metered.objective
@@ -49,7 +57,10 @@ class Run:
         scales = getattr(own, "scales", None)
         if scales is None and n > 1 and not metered.traits.residuals:
             scales = np.ones(d)  # of a sum that knows none, x is taken as given (docs/decisions/012)
-        return Run(metered, x0, seed, tolerances, meter, metered.traits, full, scales, shuffle, n, d, begun)
+        traits = metered.traits
+        if domain.bounded:  # a search over a span of directions knows no bounds
+            traits = replace(traits, images=False)
+        return Run(metered, x0, seed, tolerances, meter, traits, full, scales, shuffle, n, d, begun, domain)
 
     def sample(self, m: int) -> MeteredView:
         """The first m terms of the shuffled order, or all of them."""

@@ -32,6 +32,8 @@ class SGD:
 
     def kernel(self, run: Run) -> DescentKernel:
         """The method on the terms of a run."""
+        if run.domain.bounded:
+            raise ValueError("minimize(bounds=..., method=SGD(...)): SGD knows no bounds; take STM() or SCR().")
         return DescentKernel(self.step, count("SGD", "batch", self.batch, run.n))
 
 

@@ -43,7 +43,7 @@ def begin(run: Run, parts: Parts, memory: Memory | None = None) -> State:
 def stand(run: Run, parts: Parts, sizes: Sizes, memory: Memory, origin: MeteredPoint, sampled: bool) -> State:
     """The state at x0 with samples of these sizes."""
     views = parts.policy.views(run, sizes)
-    x = views.value.start(run.x0)
+    x = run.domain.start(run.x0, views.value.start)
     point = parts.policy.look(views.value, x)
     if sampled:
         # To compare with at the end, or at once when the run is interrupted; what led to the value is let go of.

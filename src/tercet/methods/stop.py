@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tercet.critical.certify import Travelled, certify
+from tercet.critical.bounded import certify_in
+from tercet.critical.certify import Travelled
 from tercet.critical.errors import sizes
 from tercet.methods.parts import Parts
 from tercet.methods.phases import DESCENT, PATIENCE, Leaving
@@ -124,7 +125,7 @@ def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State]
     """
     memory, way = state.memory, Travelled(state.memory.reach, gained(state, at), away)
     try:
-        certificate, down = certify(exact(at.slope), run.n, run.tolerances, run.traits, run.seed, way)
+        certificate, down = certify_in(run.domain, exact(at.slope), run.n, run.tolerances, run.traits, run.seed, way)
     except NotFiniteError:  # there is no certificate here, and no better place to go to
         return End(Status.NOT_FINITE)
     # Sampled phases do not look at the full objective, so where they led has to be compared with x0 once.
@@ -133,7 +134,8 @@ def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State]
     if certificate.holds:
         return End(Status.CERTIFIED, certificate)
     if down is not None:
-        return Turn(replace(state, phase=Leaving(down), certificate=certificate, kept=at))
+        wide = replace(at, model=replace(at.model, frame=at.model.frame.whole))  # it may leave a bound
+        return Turn(replace(state, phase=Leaving(down), certificate=certificate, kept=wide))
     if certificate.ray is not None and (away or certificate.converged or memory.stuck >= PATIENCE):
         return End(Status.FLAT, certificate)
     if memory.stuck >= PATIENCE:

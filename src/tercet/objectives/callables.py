@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tercet.checks import plain_array
+from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Priced, Traits, tensor_from_products
 from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
@@ -29,6 +30,7 @@ class CallObjective:
     fun: Callable[..., Any]
     derivatives: dict[str, Callable[..., Any]]
     look: Callable[[], None] = lambda: None  # at the clock, before each call
+    domain: Domain = EVERYWHERE  # where it may be called
     n: int = 1
     terms: int = 1
 
@@ -46,6 +48,10 @@ class CallObjective:
     def clocked(self, look: Callable[[], None]) -> CallObjective:
         """Differences make many calls, and each of them looks at the clock."""
         return replace(self, look=look)
+
+    def within(self, domain: Domain) -> CallObjective:
+        """Differences call it in the domain only."""
+        return replace(self, domain=domain)
 
     def over(self, rows: Rows | None) -> CallObjective:
         """There is one term."""
@@ -173,10 +179,18 @@ class Differences:
         o = self.objective
         if o.has("grad"):
             return o.ask("grad", x, shape=(o.d,))
-        self.made["value"] += 2 * o.d
         h = EPS ** (1 / 3) * np.maximum(1.0, np.abs(x))
-        f = [[o.ask("fun", x + sign * e, shape=()) for sign in (1.0, -1.0)] for e in np.diag(h)]
-        return np.array([(up - down) for up, down in f]) / (2 * h)
+        f = self.counted("value", lambda z: o.ask("fun", z, shape=()))
+        return np.array([o.domain.difference(f, x, e, float(t)) for e, t in zip(np.eye(o.d), h, strict=True)])
+
+    def counted(self, order: str, of: Callable[[Vector], Any]) -> Callable[[Vector], Any]:
+        """A function whose calls count."""
+
+        def call(z: Vector) -> Any:
+            self.made[order] += 1
+            return of(z)
+
+        return call
 
     def product(self, x: Vector, v: Vector) -> Vector:
         """hess f v: as given, or by differences of the gradient (of f, where that is all there is)."""
@@ -191,8 +205,8 @@ class Differences:
             return np.zeros(o.d)
         # A gradient that is itself a difference carries an error near EPS^(2/3), so the step is the wider one.
         h = (EPS ** (1 / 3) if o.has("grad") else EPS ** (1 / 5)) * max(1.0, float(np.linalg.norm(x))) / length
-        self.made["gradient"] += 2 if o.has("grad") else 0
-        return (self.gradient(x + h * v) - self.gradient(x - h * v)) / (2 * h)
+        gradient = self.counted("gradient", self.gradient) if o.has("grad") else self.gradient
+        return o.domain.difference(gradient, x, v, h)
 
     def third(self, x: Vector, u: Vector, v: Vector) -> Vector:
         """third f[u, v]: the difference of Hessian products along u."""
@@ -200,13 +214,15 @@ class Differences:
         if length == 0.0:
             return np.zeros(o.d)
         h = (EPS ** (1 / 3) if o.has("hess", "hvp") else EPS ** (1 / 5)) * max(1.0, float(np.linalg.norm(x))) / length
-        self.made["hessian"] += 2 if o.has("hvp") else 0
-        return (self.product(x + h * u, v) - self.product(x - h * u, v)) / (2 * h)
+
+        def product(z: Vector) -> Vector:
+            return self.product(z, v)
+
+        return o.domain.difference(self.counted("hessian", product) if o.has("hvp") else product, x, u, h)
 
     def tensor(self, x: Vector, V: Matrix) -> Tensor:
         """third f over the columns of V by differences of Hessians, two for each; products would take two a pair."""
         o, h = self.objective, EPS ** (1 / 3) * max(1.0, float(np.linalg.norm(x)))
-        self.made["hessian"] += 2 * V.shape[1]
-        pairs = [[o.ask("hess", x + sign * h * v, shape=(o.d, o.d)) for sign in (1.0, -1.0)] for v in V.T]
-        T = np.stack([V.T @ ((up - down) / (2 * h)) @ V for up, down in pairs])
+        hessian = self.counted("hessian", lambda z: o.ask("hess", z, shape=(o.d, o.d)))
+        T = np.stack([V.T @ o.domain.difference(hessian, x, v, h) @ V for v in V.T])
         return (T + T.transpose(0, 2, 1)) / 2

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Objective
 from tercet.objectives.metered import Meter, Metered, MeteredView
 from tercet.records import Vector
@@ -18,7 +19,7 @@ class DerivativeError(ValueError):
     """A derivative that does not belong to the function; the text names the first bad entry."""
 
 
-def check_derivatives(objective: Objective, x: Vector, seed: int = 0) -> None:
+def check_derivatives(objective: Objective, x: Vector, seed: int = 0, domain: Domain = EVERYWHERE) -> None:
     """Compare gradient, Hessian and third derivative with differences near x; DerivativeError at the first bad entry.
 
     An entry is bad when it differs by more than 1e-3 of the largest entry of its kind (1e-2 for the third derivative):
@@ -26,14 +27,12 @@ def check_derivatives(objective: Objective, x: Vector, seed: int = 0) -> None:
     """
     view, rng = Metered.of(objective, Meter(objective.n)).over(None), np.random.default_rng(seed)
     # Beside x: at a symmetric point, such as zero, wrong derivatives may vanish together with the right ones.
-    base = x + 1e-2 * np.maximum(1.0, np.abs(x)) * rng.uniform(-1.0, 1.0, len(x))
+    base = domain.project(x + 1e-2 * np.maximum(1.0, np.abs(x)) * rng.uniform(-1.0, 1.0, len(x)))
     axes = np.sort(rng.permutation(len(x))[:MOST_AXES])
 
     def along(j: int, of: Callable[[Vector], Vector]) -> Vector:
         h = STEP * max(1.0, abs(float(base[j])))
-        e = np.zeros_like(base)
-        e[j] = h
-        return (of(base + e) - of(base - e)) / (2 * h)
+        return domain.difference(of, base, np.eye(1, len(base), j)[0], h)
 
     point = view.at(base)
     value = np.array([along(j, lambda z: np.array([view.at(z).value()]))[0] for j in axes])

@@ -26,6 +26,7 @@ class Taylor:
     T: Any
     forms_third: bool  # the d x d x d third derivative may be formed
     wait: Callable[..., Any] = lambda work, matrix: work(matrix)  # work(matrix), or the end when the time is up
+    walls: tuple[Vector, Vector] | None = None  # how far down and up each coordinate of a step may go
 
 
 @dataclass(frozen=True)

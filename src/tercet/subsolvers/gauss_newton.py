@@ -175,6 +175,12 @@ class RootWorkspace:
             self.last = Plain(wanted, c, mu, full, solve, step)
         return self.last
 
+    def product(self, s: Vector) -> Vector:
+        """Bs, or with the Gauss-Newton matrix in place of B, as in the last step."""
+        q, V, _ = self.svd
+        c = V.T @ s
+        return V @ (q * q * c + (self.rest @ c if self.last is not None and self.last.full else 0.0))
+
     def forecast(self, c: Vector, full: bool) -> Forecast:
         """g's + 1/2 s'Bs, or with the Gauss-Newton matrix in place of B, and its gradient."""
         q, V, slope = self.svd

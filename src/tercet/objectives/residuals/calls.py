@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tercet.checks import plain_array
+from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Priced, Traits
 from tercet.objectives.residuals.linearized import Curve, Linearized, linearized, rows_of
 from tercet.objectives.residuals.outer import Outer
@@ -39,6 +40,7 @@ class CallResiduals:
     jac: Callable[..., Any] | None
     loss: Outer
     look: Callable[[], None] = lambda: None  # at the clock, before each call
+    domain: Domain = EVERYWHERE  # where they may be called
     n: int = 1
     terms: int = 1
 
@@ -58,6 +60,10 @@ class CallResiduals:
     def clocked(self, look: Callable[[], None]) -> CallResiduals:
         """Differences make many calls, and each of them looks at the clock."""
         return replace(self, look=look)
+
+    def within(self, domain: Domain) -> CallResiduals:
+        """Differences call them in the domain only."""
+        return replace(self, domain=domain)
 
     def over(self, rows: Rows | None) -> CallResiduals:
         """There is one term."""
@@ -116,14 +122,20 @@ class CallResidualPoint:
     def differences(self) -> Matrix:
         """J by central differences of r, two calls for each variable."""
         o = self.objective
-        self.made["value"] += 2 * o.d
         h = EPS ** (1 / 3) * np.maximum(np.abs(self.x), 1e-3 * max(1.0, float(np.max(np.abs(self.x)))))
-        columns = []
-        for j, width in enumerate(h):
+
+        def residuals(z: Vector) -> Vector:
+            self.made["value"] += 1
+            return o.ask("fun", z)
+
+        def column(j: int) -> Vector:
             up, down = self.x.copy(), self.x.copy()
-            up[j], down[j] = up[j] + width, down[j] - width
-            columns.append((o.ask("fun", up) - o.ask("fun", down)) / (up[j] - down[j]))
-        return np.stack(columns, axis=1)
+            up[j], down[j] = up[j] + h[j], down[j] - h[j]
+            if np.array_equal(o.domain.project(up), up) and np.array_equal(o.domain.project(down), down):
+                return (residuals(up) - residuals(down)) / (up[j] - down[j])
+            return o.domain.difference(residuals, self.x, np.eye(1, o.d, j)[0], float(h[j]))
+
+        return np.stack([column(j) for j in range(o.d)], axis=1)
 
     def value(self) -> Priced[float]:
         """f(x)."""
@@ -155,32 +167,37 @@ class CallResidualPoint:
         rounding would be most of it."""
         if float(np.max(np.abs(s))) <= SHORT * float(np.max(np.abs(self.x), initial=1e-300)):
             return self.priced(Curve(np.zeros_like(s), 0.0, 0.0))
-        there = CallResidualPoint(self.objective, self.x + NEAR * s)
-        b = 2.0 * (there.r - self.r - NEAR * (self.J @ s)) / NEAR**2
+        t = min(NEAR, self.objective.domain.room(self.x, s))
+        if t < SHORT * NEAR:  # a bound is in the way
+            return self.priced(Curve(np.zeros_like(s), 0.0, 0.0))
+        there = CallResidualPoint(self.objective, self.objective.domain.project(self.x + t * s))
+        b = 2.0 * (there.r - self.r - t * (self.J @ s)) / t**2
         self.made += there.made
         slope, h = self.objective.loss.weights(self.r)
         return self.priced(Curve(self.J.T @ (h * b), float(slope @ b), float((h * b) @ b)), third=1)
 
-    def beside(self, v: Vector, sharp: bool) -> tuple[float, Vector, Vector]:
-        """h, and the gradients at x + hv and x - hv; `sharp` for first differences, else for second ones."""
+    def beside(self, v: Vector, sharp: bool) -> float:
+        """h, how many times v away from x differences are taken; `sharp` for first ones, else for second ones."""
         power = (1 / 3 if sharp else 1 / 4) if self.objective.jac is not None else 1 / 5
         size = float(np.max(np.abs(v) / np.maximum(np.abs(self.x), 1e-3 * max(1.0, float(np.max(np.abs(self.x)))))))
-        h = EPS**power / size
-        both = []
-        for sign in (1.0, -1.0):
-            there = CallResidualPoint(self.objective, self.x + sign * h * v)
-            both.append(there.slope)
-            self.made += there.made
-        return h, both[0], both[1]
+        return EPS**power / size
+
+    def slope_at(self, x: Vector) -> Vector:
+        """grad f at another point, with its price."""
+        there = CallResidualPoint(self.objective, x)
+        slope = there.slope
+        self.made += there.made
+        return slope
+
+    def along(self, v: Vector) -> Vector:
+        """hess f v."""
+        return self.objective.domain.difference(self.slope_at, self.x, v, self.beside(v, True))
 
     def product(self, order: int, *vectors: Vector) -> Priced[Vector]:
         """hess f(x) v or third f(x)[u, v]."""
         if order == 2:
             (v,) = vectors
-            Bv = np.zeros_like(v)
-            if np.any(v):
-                h, up, down = self.beside(v, True)
-                Bv = (up - down) / (2 * h)
+            Bv = self.along(v) if np.any(v) else np.zeros_like(v)
             return self.priced(Bv, hessian=1)
         u, v = vectors
         bend = self.square(u) if np.array_equal(u, v) else 0.25 * (self.square(u + v) - self.square(u - v))
@@ -190,18 +207,26 @@ class CallResidualPoint:
         """third f(x)[v, v]."""
         if not np.any(v):
             return np.zeros_like(v)
-        h, up, down = self.beside(v, False)
-        return (up - 2 * self.slope + down) / h**2
+        h, domain = self.beside(v, False), self.objective.domain
+        if min(domain.room(self.x, v), domain.room(self.x, -v)) < h:
+            return self.square_within(v, h)
+        return (self.slope_at(self.x + h * v) - 2 * self.slope + self.slope_at(self.x - h * v)) / h**2
+
+    def square_within(self, v: Vector, h: float) -> Vector:
+        """The same from one side, to which there is room; 0 where there is none: such a step is not corrected."""
+        domain = self.objective.domain
+        sign = 1.0 if domain.room(self.x, v) >= domain.room(self.x, -v) else -1.0
+        t = min(h, 0.5 * domain.room(self.x, sign * v))
+        if t < SHORT * h:
+            return np.zeros_like(v)
+        near, far = (self.slope_at(domain.project(self.x + k * sign * t * v)) for k in (1.0, 2.0))
+        return (far - 2 * near + self.slope) / t**2
 
     @once
     def remainder(self) -> Matrix:
         """B - root'root, by differences along the variables."""
         d = self.objective.d
-        columns = []
-        for e in np.eye(d):
-            h, up, down = self.beside(e, True)
-            columns.append((up - down) / (2 * h))
-        B = np.stack(columns)
+        B = np.stack([self.along(e) for e in np.eye(d)])
         root = self.root.root
         return 0.5 * (B + B.T) - root.T @ root
 

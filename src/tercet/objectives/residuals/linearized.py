@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tercet.objectives.residuals.outer import Outer
-from tercet.records import Matrix, Vector
+from tercet.records import Matrix, Rows, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +23,10 @@ class Linearized:
     def scaled(self, E: Vector) -> Linearized:
         """In coordinates c with s = E c."""
         return Linearized(self.root * E, self.image)
+
+    def over(self, some: Rows) -> Linearized:
+        """Over some of the variables."""
+        return Linearized(self.root[:, some], self.image)
 
     @property
     def bend(self) -> Vector:
@@ -41,6 +45,10 @@ class Curve:
     def scaled(self, E: Vector) -> Curve:
         """In coordinates c with s = E c."""
         return Curve(self.slope * E, self.image, self.square)
+
+    def over(self, some: Rows) -> Curve:
+        """Over some of the variables."""
+        return Curve(self.slope[some], self.image, self.square)
 
 
 def rows_of(r: Vector, J: Matrix, w: Vector, loss: Outer, terms: int) -> Matrix:
