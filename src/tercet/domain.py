@@ -145,7 +145,9 @@ class Box:
         return np.where(self.outward(x, v), 0.0, v)
 
     def room(self, x: Vector, v: Vector) -> float:
-        """Up to the first bound on the way."""
+        """Up to the first bound on the way; a v of 0 leads nowhere."""
+        if not np.any(v):
+            return 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.where(v > 0.0, (self.high - x) / v, np.where(v < 0.0, (self.low - x) / v, np.inf))
         return float(max(0.0, np.min(ends, initial=np.inf)))

@@ -110,7 +110,7 @@ def test_what_data_do_not_tell_has_no_covariance():
         ({"sigma": -S}, "positive"),
         ({"sigma": S[:-1]}, "shape"),
         ({"sigma": -np.eye(40)}, "positive definite"),
-        ({"bounds": (0.0, 1.0)}, "bounds are not supported"),
+        ({"bounds": (1.0, 0.0)}, "bounds of x.0. cross"),
         ({"f": 3}, "is a function"),
         ({"f": lambda x, *p: x}, "pass p0"),
     ],
@@ -156,7 +156,11 @@ def test_least_squares_takes_jax_and_a_jacobian():
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [({"jac": "magic"}, "jac is a function"), ({"bounds": (0, 5)}, "not supported"), ({"loss": "l7"}, "unknown loss")],
+    [
+        ({"jac": "magic"}, "jac is a function"),
+        ({"bounds": (0, 5, 7)}, "give .low, high."),
+        ({"loss": "l7"}, "unknown loss"),
+    ],
 )
 def test_least_squares_refuses(arguments, says):
     with pytest.raises(ValueError, match=says):

@@ -49,7 +49,7 @@ def certify_in(
         active, weak = held, np.zeros_like(held)
     else:
         active, weak = told_apart(domain, point, held, tolerances, way.reach, traits)
-    cone = Cone(domain, point, np.flatnonzero(~active), np.where(weak, g, 0.0))
+    cone = Cone(domain, point, np.flatnonzero(~active), np.where(weak & held, g, 0.0))
     if not len(cone.some):
         found, down = corner(point, n, tolerances, traits, brief), None
     else:
@@ -62,14 +62,15 @@ def certify_in(
 def told_apart(
     box: Box, point: MeteredPoint, held: Mask, t: Tolerances, reach: Reach, traits: Traits
 ) -> tuple[Mask, Mask]:
-    """Which of the x_j that are held are so for certain, and of which g_j is not told from 0.
+    """Which of the x_j that are held are so for certain, and which are on a bound with a g_j that is not told from 0.
 
     What x may be wrong by, `relative` of its spans, changes g_j by up to |B| times that; where B is not formed, one
     product with B stands in. With a `tol` all that is not above eps_1 counts as 0.
     """
     g, fixed = point.gradient(), box.low == box.high
-    if not np.any(held & ~fixed):
-        return held, np.zeros_like(held)
+    on_bound = ((point.x <= box.low) | (point.x >= box.high)) & ~fixed
+    if not np.any(on_bound):
+        return held, on_bound
     if t.relative:
         bend = np.diag(point.hessian()) if traits.dense else np.zeros(0)
         D = t.relative * reach.at(point.x, point.x, bend).spans
@@ -79,8 +80,8 @@ def told_apart(
             unsure = np.abs(point.hessian_product(D * np.random.default_rng(0).choice([-1.0, 1.0], size=len(D))))
     else:
         unsure = np.full(len(g), t.eps1)
-    active = held & (fixed | (np.abs(g) > unsure))
-    return active, held & ~active
+    told = np.abs(g) > unsure
+    return held & (fixed | told), on_bound & ~told
 
 
 def over(reach: Reach, some: Rows) -> Reach:

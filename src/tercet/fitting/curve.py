@@ -7,13 +7,16 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tercet.checks import flag, plain_array
-from tercet.fitting.squares import Ready, check_bounds, tolerance
+from tercet.domain import EVERYWHERE, Domain
+from tercet.fitting.squares import Ready, pairs_of, tolerance
+from tercet.inference.spread import free_of
+from tercet.methods.binding import bind_within
 from tercet.methods.minimize import Tolerance, minimize
 from tercet.objectives.base import Bound, digest, name_of
 from tercet.objectives.residuals import Residuals
@@ -100,6 +103,7 @@ class Fit:
     residuals: Vector
     result: Result
     curve: Curve
+    domain: Domain = EVERYWHERE
 
     def __iter__(self) -> Iterator[Any]:
         if not self.result.success:
@@ -135,12 +139,15 @@ class Fit:
         step = np.where(
             np.isfinite(self.errors) & (self.errors > 0), 1e-3 * self.errors, 1e-6 * np.abs(self.popt) + 1e-9
         )
-        columns = []
-        for e in np.diag(step):
-            up, down = (evaluated(self.curve.f, x, self.popt + sign * e) for sign in (1, -1))
-            columns.append((up - down) / (2 * float(np.sum(e))))
-        J = np.stack(columns, axis=-1)
-        spread = width * np.sqrt(np.maximum(np.einsum("...i,ij,...j->...", J, self.pcov, J), 0.0))
+        free = np.flatnonzero(~np.isnan(self.errors))  # those on a bound count as known
+
+        def at(p: Vector) -> Vector:
+            return evaluated(self.curve.f, x, p)
+
+        columns = [self.domain.difference(at, self.popt, np.eye(1, len(step), j)[0], float(step[j])) for j in free]
+        J = np.stack(columns, axis=-1) if columns else np.zeros((*np.shape(at(self.popt)), 0))
+        pcov = self.pcov[np.ix_(free, free)]
+        spread = width * np.sqrt(np.maximum(np.einsum("...i,ij,...j->...", J, pcov, J), 0.0))
         return self.predict(x) - spread, self.predict(x) + spread
 
     def plot(self, ax: Any = None, points: int = 400, width: float = 1.96) -> Any:
@@ -185,27 +192,45 @@ def curve_fit(
 
     `f` is written in NumPy or in JAX; a JAX function is differentiated, for another the derivatives are differences of
     `jac(x, *params)`, or of f. `p0` is all ones by default. `sigma` are standard deviations of ydata, or their
-    covariance matrix; pcov = s^2 (J'J)^-1, where s^2 = |r|^2 / (m - d), or 1 with `absolute_sigma`. Finite bounds are
-    refused. The `Fit` has the certificate, the digits of popt, standard errors, residuals and a plot. A parameter is
-    asked to ten digits, or as close as rounding lets it come.
+    covariance matrix; pcov = s^2 (J'J)^-1, where s^2 = |r|^2 / (m - d), or 1 with `absolute_sigma`. `bounds` are
+    (low, high), each a number or one for each parameter, or a `scipy.optimize.Bounds`; without p0 the start is then
+    inside, as SciPy has it. A parameter on a bound has no standard error: its rows of pcov are nan, and the others vary
+    as if it were known. The `Fit` has the certificate, the digits of popt, standard errors, residuals and a plot. A
+    parameter is asked to ten digits, or as close as rounding lets it come.
     """
-    check_bounds("curve_fit", bounds)
     flag("curve_fit", "absolute_sigma", absolute_sigma)
     if not callable(f):
         raise ValueError(f"curve_fit(f={f!r}): f is a function f(x, *params).")
     names, start = parameters(f, p0)
+    pairs = pairs_of("curve_fit", bounds, len(start))
+    if pairs is not None and p0 is None:
+        start = inside(pairs)
     x, y = tree_map(lambda leaf: data("xdata", leaf), xdata), data("ydata", ydata)
     if y.ndim != 1 or y.size == 0:
         raise ValueError(f"curve_fit(ydata=...): ydata has shape {y.shape}; give a vector with at least one entry.")
     curve = Curve(f, x, y, weights(sigma, len(y)), jac)
-    bound = curve.bind(start)
+    bound, domain, note = bind_within("curve_fit", curve, start, pairs)
     budgets: Any = {"max_iterations": max_iterations, "max_seconds": max_seconds}
-    result = minimize(Ready(curve, bound), start, tol=tolerance(tol, bound.objective), seed=seed, **budgets)
+    chosen = tolerance(tol, bound.objective)
+    result = minimize(Ready(curve, bound), bound.x0, tol=chosen, bounds=pairs, seed=seed, **budgets)
+    result = replace(result, message=result.message + note)
     popt = np.asarray(result.x, dtype=np.float64)
     point: Any = bound.objective.over(None).at(popt)
-    pcov = covariance(point.J, point.r, absolute_sigma)
+    free = free_of(result.certificate, len(popt))
+    pcov = np.full((len(popt), len(popt)), np.nan)
+    if len(free):
+        pcov[np.ix_(free, free)] = covariance(point.J[:, free], point.r, absolute_sigma)
     residuals = evaluated(f, x, popt) - y
-    return Fit(popt, pcov, names, residuals, result, curve)
+    return Fit(popt, pcov, names, residuals, result, curve, domain)
+
+
+def inside(pairs: list[tuple[float, float]]) -> Vector:
+    """Where SciPy's curve_fit starts: in the middle of two bounds, one beside a single bound, at 1 without."""
+    low, high = (np.array(end) for end in zip(*pairs, strict=True))
+    with np.errstate(invalid="ignore"):
+        middle, one = 0.5 * (low + high), np.where(np.isfinite(low), low + 1.0, high - 1.0)
+    either = np.where(np.isfinite(low) | np.isfinite(high), one, 1.0)
+    return np.where(np.isfinite(low) & np.isfinite(high), middle, either)
 
 
 def parameters(f: Callable[..., Any], p0: Any) -> tuple[tuple[str, ...], Vector]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tercet.critical.certify import Tolerances
+from tercet.domain import Box, Domain, domain_of
+from tercet.methods.binding import bind_within
 from tercet.methods.minimize import Tolerance, minimize
 from tercet.objectives.base import Bound
 from tercet.objectives.residuals import Residuals
@@ -59,9 +61,10 @@ def least_squares(
     success) with `certificate` and `result`, which are tercet's, beside. `success` means that the certificate holds.
     `jac` is a function of x; without one (or with the name of one of SciPy's difference schemes) fun is differentiated
     by JAX where it can be traced, else by central differences. `loss` is linear, soft_l1, huber (smooth: c^2 log
-    cosh(r/c)), cauchy, arctan, welsch or geman_mcclure, with the scale `f_scale`. Finite bounds are refused.
+    cosh(r/c)), cauchy, arctan, welsch or geman_mcclure, with the scale `f_scale`. fun is asked within `bounds` only; an
+    x0 outside is moved to the nearest point inside, and the message says so.
     """
-    check_bounds("least_squares", bounds)
+    pairs = pairs_of("least_squares", bounds, np.size(x0))
     if not (callable(jac) or jac in DIFFERENCES):
         raise ValueError(f"least_squares(jac={jac!r}): jac is a function of x, or None to have it made.")
     if isinstance(jac, str) or jac is None:
@@ -70,10 +73,11 @@ def least_squares(
     call = partial(with_arguments, fun, args, named) if args or named else fun
     slope = partial(with_arguments, jac, args, named) if jac is not None and (args or named) else jac
     problem = Residuals.of(call, slope, loss=LOSSES.get(loss, loss), scale=f_scale)
-    bound = problem.bind(x0)
+    bound, domain, note = bind_within("least_squares", problem, x0, pairs)
     budgets: Any = {"max_iterations": max_nfev, "max_seconds": max_seconds}
-    result = minimize(Ready(problem, bound), x0, tol=tolerance(tol, bound.objective), seed=seed, **budgets)
-    return as_scipy(result, bound.objective)
+    chosen = tolerance(tol, bound.objective)
+    result = minimize(Ready(problem, bound), bound.x0, tol=chosen, bounds=pairs, seed=seed, **budgets)
+    return as_scipy(replace(result, message=result.message + note), bound.objective, domain)
 
 
 def with_arguments(call: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], x: Any) -> Any:
@@ -81,16 +85,27 @@ def with_arguments(call: Callable[..., Any], args: tuple[Any, ...], named: dict[
     return call(x, *args, **named)
 
 
-def check_bounds(call: str, bounds: Any) -> None:
-    """ValueError where a bound is finite."""
+def pairs_of(call: str, bounds: Any, d: int) -> list[tuple[float, float]] | None:
+    """Bounds as SciPy's fits take them, (low, high) with numbers or vectors, or an object with lb and ub, as pairs;
+    None where none is finite."""
     if bounds is None:
-        return
-    low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
-    if np.any(np.isfinite(np.asarray(low, dtype=float))) or np.any(np.isfinite(np.asarray(high, dtype=float))):
-        raise ValueError(
-            f"{call}(bounds=...): bounds are not supported; transform the parameters (a positive one as exp(p)), "
-            "or leave bounds out and look whether the minimizer is inside."
-        )
+        return None
+    if not hasattr(bounds, "lb"):
+        if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+            raise ValueError(f"{call}(bounds={bounds!r}): give (low, high), each a number or {d} of them.")
+        bounds = Ends(*bounds)
+    domain = domain_of(call, bounds, d)
+    if not isinstance(domain, Box):
+        return None
+    return list(zip(domain.low.tolist(), domain.high.tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Lower and upper bounds under SciPy's names."""
+
+    lb: Any
+    ub: Any
 
 
 def tolerance(tol: Tolerance, objective: Any) -> Tolerance:
@@ -100,7 +115,7 @@ def tolerance(tol: Tolerance, objective: Any) -> Tolerance:
     return FINE if objective.traits.epsilon < 1e-12 else None
 
 
-def as_scipy(result: Result, objective: Any) -> Any:
+def as_scipy(result: Result, objective: Any, domain: Domain) -> Any:
     """SciPy's record of a fit; r and J at x are evaluated once more, and counted."""
     from scipy.optimize import OptimizeResult
 
@@ -108,6 +123,8 @@ def as_scipy(result: Result, objective: Any) -> Any:
     point = objective.over(None).at(x)
     r, J = point.r, point.J
     slope = J.T @ objective.loss.weights(r)[0]
+    held = np.zeros(len(x), dtype=bool)
+    held[[*result.certificate.active, *result.certificate.weak]] = True
     status = 1 if result.success else 0 if result.status in SPENT else -1
     return OptimizeResult(
         x=x,
@@ -115,8 +132,8 @@ def as_scipy(result: Result, objective: Any) -> Any:
         fun=r,
         jac=J,
         grad=slope,
-        optimality=float(np.max(np.abs(slope))),
-        active_mask=np.zeros(len(x), dtype=int),
+        optimality=float(np.max(np.abs(np.where(held, 0.0, slope)))),
+        active_mask=np.where(held, -domain.sides(x), 0.0).astype(int),
         nfev=result.counts.value + 1,
         njev=result.counts.gradient + 1,
         nit=result.nit,
