@@ -1,0 +1,333 @@
+"""What many fits do with f, g and J'J of theirs, compiled by Numba: a step for each, and what Newton's step tells.
+
+All arrays have a column for each curve; a symmetric matrix is its lower triangle. What was asked of JAX comes for the
+curves `index`, in that order. J'J is enough for the steps, since where its digits do not suffice the certificate fails.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from tercet.critical.errors import COARSEST, NOTHING, REGULAR, RESOLVED, ROUNDED
+from tercet.critical.looks import VISIBLE
+
+RELATIVE = 1e-10  # of each parameter, to which a curve is asked, as `curve_fit` does
+CLOSE = RELATIVE**0.5  # Levenberg-Marquardt steps end here: a step of Newton's doubles the digits
+BRIEF = 1e-3  # of how far each parameter reaches, a step over which the rest of B stays the same
+FIRST = 1e-3  # damping
+LARGEST = 1e12  # damping beyond which no step is left
+ROUNDING = 64.0  # times eps and f: no change of f is told from 0 below that
+EPS = 2.0**-52
+
+
+@numba.njit(cache=True, error_model="numpy")
+def scaled(A: Any, E: Any, more: float, H: Any) -> None:
+    """H = EAE + more I, for a lower triangle A."""
+    d = len(E)
+    for i in range(d):
+        for j in range(i + 1):
+            H[i, j] = A[i * (i + 1) // 2 + j] * E[i] * E[j]
+            H[j, i] = H[i, j]
+        H[i, i] += more
+
+
+@numba.njit(cache=True, error_model="numpy")
+def cholesky(H: Any, L: Any) -> bool:
+    """LL' = H, with 1 / L_jj on the diagonal, or False where H is not positive definite."""
+    d = len(H)
+    for i in range(d):
+        for j in range(i + 1):
+            left = H[i, j]
+            for k in range(j):
+                left -= L[i, k] * L[j, k]
+            if i > j:
+                L[i, j] = left * L[j, j]
+            elif left > 0.0:
+                L[i, i] = 1.0 / np.sqrt(left)
+            else:
+                return False
+    return True
+
+
+@numba.njit(cache=True, error_model="numpy")
+def solve(L: Any, E: Any, v: Any, out: Any) -> None:
+    """out = E (LL')^-1 E v."""
+    d = len(E)
+    for i in range(d):
+        left = E[i] * v[i]
+        for k in range(i):
+            left -= L[i, k] * out[k]
+        out[i] = left * L[i, i]
+    for i in range(d - 1, -1, -1):
+        left = out[i]
+        for k in range(i + 1, d):
+            left -= L[k, i] * out[k]
+        out[i] = left * L[i, i]
+    for i in range(d):
+        out[i] *= E[i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def product(A: Any, v: Any, out: Any) -> float:
+    """out = Av for a lower triangle A; v'Av."""
+    d, total = len(v), 0.0
+    for i in range(d):
+        out[i] = 0.0
+        for j in range(d):
+            high, low = max(i, j), min(i, j)
+            out[i] += A[high * (high + 1) // 2 + low] * v[j]
+        total += v[i] * out[i]
+    return total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def units(A: Any, E: Any) -> bool:
+    """E_j = 1 / sqrt(A_jj), or False where one is not positive."""
+    for j in range(len(E)):
+        a = A[j * (j + 1) // 2 + j]
+        if not (a > 0.0 and a < np.inf):
+            return False
+        E[j] = 1.0 / np.sqrt(a)
+    return True
+
+
+@numba.njit(cache=True, error_model="numpy")
+def definite(A: Any, E: Any, H: Any, L: Any) -> bool:
+    """Whether EAE is positive definite for certain; L is its root."""
+    if not units(A, E):
+        return False
+    d = len(E)
+    scaled(A, E, -RESOLVED * EPS * d, H)
+    if not cholesky(H, L):
+        return False
+    scaled(A, E, 0.0, H)
+    return cholesky(H, L)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def begin(looked: Any, index: Any, known: Any, walk: Any) -> int:
+    """What is known at the starts; those where it is finite stay in `index`, and are counted.
+
+    `walk` has the scales of the steps, and then damping, its growth, what the last step promised, and the count.
+    """
+    d, left = len(walk) - 4, 0
+    for j in range(len(index)):
+        k, finite = index[j], True
+        for row in range(len(known)):
+            known[row, k] = looked[row, j]
+            finite = finite and np.isfinite(looked[row, j])
+        for i in range(d):
+            a = looked[1 + d + i * (i + 1) // 2 + i, j]
+            walk[i, k] = a if a > 0.0 else 1.0
+        walk[d, k], walk[d + 1, k], walk[d + 3, k] = FIRST, 2.0, 0.0
+        if finite:
+            index[left] = k
+            left += 1
+    return left
+
+
+@numba.njit(cache=True, error_model="numpy")
+def propose(index: Any, p: Any, known: Any, walk: Any, trial: Any) -> None:
+    """Where a step of Levenberg-Marquardt's leads each curve; nan where rounding hides it."""
+    d = len(p)
+    E, s, As = np.empty(d), np.empty(d), np.empty(d)
+    H, L = np.empty((d, d)), np.empty((d, d))
+    for j in range(len(index)):
+        k = index[j]
+        for i in range(d):
+            E[i] = 1.0 / np.sqrt(walk[i, k])
+        A, g = known[1 + d :, k], known[1 : 1 + d, k]
+        scaled(A, E, walk[d, k], H)
+        if cholesky(H, L):
+            solve(L, E, g, s)
+        else:
+            s[:] = np.nan
+        promised = -0.5 * product(A, s, As)
+        for i in range(d):
+            promised += g[i] * s[i]
+            trial[i, j] = p[i, k] - s[i]
+        walk[d + 2, k] = promised
+
+
+@numba.njit(cache=True, error_model="numpy")
+def judge(trial: Any, looked: Any, index: Any, p: Any, known: Any, walk: Any, most: int) -> int:
+    """Take the steps that are good; curves that go on stay in `index`, and are counted."""
+    d, left = len(p), 0
+    for j in range(len(index)):
+        k, small, finite = index[j], True, True
+        for row in range(len(known)):
+            finite = finite and np.isfinite(looked[row, j])
+        for i in range(d):
+            small = small and abs(trial[i, j] - p[i, k]) <= CLOSE * abs(p[i, k])
+        damping, promised = walk[d, k], walk[d + 2, k]
+        small = small and finite and damping < 1.0
+        ratio = (known[0, k] - looked[0, j]) / promised if finite else -np.inf
+        over = small or promised <= ROUNDING * EPS * known[0, k]
+        if ratio > 1e-3 or small:
+            walk[d, k] = damping * max(0.2, 1.0 - (2.0 * min(ratio, 1.0) - 1.0) ** 3)
+            walk[d + 1, k] = 2.0
+            for row in range(len(known)):
+                known[row, k] = looked[row, j]
+            for i in range(d):
+                p[i, k] = trial[i, j]
+                walk[i, k] = max(walk[i, k], looked[1 + d + i * (i + 1) // 2 + i, j])
+        else:
+            walk[d, k] = damping * walk[d + 1, k]
+            walk[d + 1, k] *= 2.0
+        walk[d + 3, k] += 1.0
+        if not (over or not walk[d, k] < LARGEST or walk[d + 3, k] >= most):
+            index[left] = k
+            left += 1
+    return left
+
+
+@numba.njit(cache=True, error_model="numpy")
+def newton(index: Any, p: Any, known: Any, rest: Any, trial: Any) -> None:
+    """Where Newton's step leads each curve, with B = J'J + rest; nan where B is not positive definite."""
+    d = len(p)
+    E, s = np.empty(d), np.empty(d)
+    H, L = np.empty((d, d)), np.empty((d, d))
+    for j in range(len(index)):
+        k = index[j]
+        if definite(known[1 + d :, k] + rest[:, j], E, H, L):
+            solve(L, E, known[1 : 1 + d, k], s)
+        else:
+            s[:] = np.nan
+        for i in range(d):
+            trial[i, j] = p[i, k] - s[i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def arrive(
+    trial: Any, looked: Any, index: Any, p: Any, known: Any, rest: Any, start: Any, signs: Any, beside: Any
+) -> None:
+    """Take Newton's steps that lead no higher, and go a few units in the last place beside.
+
+    Where rounding hides whether f is lower, g tells. inf after a step so long that the rest of B is not the same there,
+    and nan where there is none.
+    """
+    d = len(p)
+    for j in range(len(index)):
+        k, brief, before, after = index[j], True, 0.0, 0.0
+        for i in range(d):
+            span = max(abs(p[i, k]), abs(start[i, k]), abs(p[i, k] - start[i, k]))
+            brief = brief and abs(trial[i, j] - p[i, k]) <= BRIEF * span
+            row = i * (i + 1) // 2 + i
+            bend = known[1 + d + row, k] + rest[row, j]
+            before += known[1 + i, k] ** 2 / bend
+            after += looked[1 + i, j] ** 2 / bend
+        nowhere = np.nan if np.isnan(trial[0, j]) else np.inf
+        rise = looked[0, j] - known[0, k]
+        taken = rise <= ROUNDING * EPS * known[0, k] or (
+            brief and rise <= BRIEF * CLOSE * known[0, k] and after <= 0.25 * before
+        )
+        for row in range(len(known) if taken else 0):
+            known[row, k] = looked[row, j]
+        for i in range(d):
+            if taken:
+                p[i, k] = trial[i, j]
+            beside[i, j] = p[i, k] * (1.0 + 4.0 * EPS * signs[i]) if brief else nowhere
+
+
+@numba.njit(cache=True, error_model="numpy")
+def tell(
+    x: Any, known: Any, B: Any, there: Any, sloped: Any, signs: Any, E: Any, L: Any, out: Any
+) -> tuple[float, float, float]:
+    """Newton's step s, what rounding does to g and to x, as `tercet.critical.errors` has them.
+
+    The rows of `out` are s, the floor of each parameter, the square root of the diagonal of B^-1, and the larger of s
+    and of what rounding does. The squares of the lengths of both, in the norm of B, and the rounding of f.
+    """
+    d = len(x)
+    v, Bv, s = np.empty(d), np.empty(d), out[0]
+    of_f, spread = sloped[0] - known[0], 0.0
+    for i in range(d):
+        v[i] = there[i] - x[i]
+        of_f -= known[1 + i] * v[i]
+    product(B, v, Bv)
+    for i in range(d):
+        spread += (E[i] * (sloped[1 + i] - known[1 + i] - Bv[i])) ** 2 / d
+        v[i] = -known[1 + i]
+    spread = ROUNDED * np.sqrt(spread)
+    solve(L, E, v, s)
+    for j in range(d):
+        total = 0.0
+        for i in range(d):
+            v[i] = 1.0 if i == j else 0.0
+        solve(L, E, v, Bv)
+        for i in range(d):
+            total += (Bv[i] / E[i]) ** 2
+        out[1, j], out[2, j] = spread * np.sqrt(total), np.sqrt(Bv[j])
+    for i in range(d):
+        v[i] = spread * signs[i] / E[i]
+    solve(L, E, v, out[3])
+    energy, loose = max(product(B, s, Bv), 0.0), max(product(B, out[3], Bv), 0.0)
+    for i in range(d if energy >= loose else 0):
+        out[3, i] = s[i]
+    return energy, max(energy, loose), max(abs(of_f), EPS * known[0])
+
+
+@numba.njit(cache=True, error_model="numpy")
+def survey(index: Any, p: Any, known: Any, rest: Any, beside: Any, sloped: Any, signs: Any, way: Any) -> None:
+    """p, and the direction along which Newton's step is to be told whether it tells; 0 where there is none."""
+    d = len(p)
+    E, out = np.empty(d), np.empty((4, d))
+    H, L = np.empty((d, d)), np.empty((d, d))
+    for j in range(len(index)):
+        k = index[j]
+        B = known[1 + d :, k] + rest[:, j]
+        out[3] = 0.0
+        if np.isfinite(sloped[0, j]) and definite(B, E, H, L):
+            tell(p[:, k], known[:, k], B, beside[:, j], sloped[:, j], signs, E, L, out)
+        for i in range(d):
+            way[i, j], way[d + i, j] = p[i, k], out[3, i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def conclude(
+    index: Any, p: Any, known: Any, rest: Any, beside: Any, sloped: Any, signs: Any, bend: Any, start: Any, found: Any
+) -> None:
+    """Whether each curve is certified, whether one more step of Newton's is worth it, and how wrong it may be.
+
+    `bend` is T[v, v] along `survey`'s directions, start the first p; the rows of `found` are those three, the least
+    pivot of J'J with its diagonal scaled to 1, and its inverse, a triangle.
+    """
+    d = len(p)
+    E, u, Bu, out = np.empty(d), np.empty(d), np.empty(d), np.empty((4, d))
+    H, L = np.empty((d, d)), np.empty((d, d))
+    for j in range(len(index)):
+        k = index[j]
+        x, B = p[:, k], known[1 + d :, k] + rest[:, j]
+        found[:, k] = 0.0
+        found[1, k], found[2, k] = np.isinf(beside[0, j]), np.inf
+        if not (np.isfinite(sloped[0, j]) and definite(B, E, H, L)):
+            continue
+        energy, largest, of_f = tell(x, known[:, k], B, beside[:, j], sloped[:, j], signs, E, L, out)
+        for i in range(d):
+            Bu[i] = -0.5 * bend[i, j]
+        solve(L, E, Bu, u)
+        more = np.sqrt(max(product(B, u, Bu), 0.0))
+        within, told, worst = more <= REGULAR * np.sqrt(largest), True, 0.0
+        for i in range(d):
+            size, off = abs(x[i]), abs(out[0, i])
+            span = max(size, abs(start[i, k]), abs(x[i] - start[i, k]))
+            seen = size > NOTHING * off
+            told = told and (seen or off == 0.0)
+            unit = size if seen else span
+            within = within and off <= RELATIVE * unit + min(out[1, i], COARSEST * unit)
+            wrong = off + 2.0 * more * out[2, i] + out[1, i] + 2.0 * EPS * size
+            worst = max(worst, wrong / (size if size > wrong else span))
+        sure = within and (told or 0.5 * energy <= VISIBLE * of_f)
+        found[0, k], found[1, k], found[2, k] = sure, not sure, worst
+        if definite(known[1 + d :, k], E, H, L):
+            found[3, k] = 1.0
+            for i in range(d):
+                found[3, k] = min(found[3, k], 1.0 / L[i, i])
+                for m in range(d):
+                    u[m] = 1.0 if m == i else 0.0
+                solve(L, E, u, Bu)
+                for m in range(i + 1):
+                    found[4 + i * (i + 1) // 2 + m, k] = Bu[m]
