@@ -30,7 +30,7 @@ NEEDS = {
     "docs/statistics.md": ["jax"],
     "docs/many_starts.md": ["jax"],
     "docs/examples.md": ["jax"],
-    "docs/fitting.md": ["jax"],
+    "docs/fitting.md": ["jax", "sklearn"],
     "docs/scale.md": ["distributed", "sklearn"],
     "docs/adaptors.md": ["sklearn", "jax", "optimistix", "torch"],
 }

@@ -292,10 +292,10 @@ def test_an_interruption_leaves_what_was_reached(monkeypatch):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return propose(*arguments)
+        return advance(*arguments)
 
-    propose = together.steps.propose
-    monkeypatch.setattr(together.steps, "propose", interrupt)
+    advance = together.steps.advance
+    monkeypatch.setattr(together.steps, "advance", interrupt)
     fits = tercet.curve_fit_many(traced, X, MANY, [2.0, 1.0, 0.3])
     assert set(fits.status) == {tercet.Status.INTERRUPTED}
     assert not fits.success.any()

@@ -24,6 +24,9 @@ from tercet.objectives.residuals.problem import ResidualVector
 from tercet.records import Certificate, Matrix, Vector
 from tercet.result import Result
 
+EPS = float(np.finfo(float).eps)
+DIFFERENCED = EPS ** (2 / 3)  # to which central differences are good
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -136,19 +139,9 @@ class Fit:
 
     def band(self, x: Any, width: float = 1.96) -> tuple[Vector, Vector]:
         """The curve less and plus `width` standard errors of it, sqrt(j' pcov j) with j its slope in the parameters."""
-        step = np.where(
-            np.isfinite(self.errors) & (self.errors > 0), 1e-3 * self.errors, 1e-6 * np.abs(self.popt) + 1e-9
-        )
-        free = np.flatnonzero(~np.isnan(self.errors))  # those on a bound count as known
-
-        def at(p: Vector) -> Vector:
-            return evaluated(self.curve.f, x, p)
-
-        columns = [self.domain.difference(at, self.popt, np.eye(1, len(step), j)[0], float(step[j])) for j in free]
-        J = np.stack(columns, axis=-1) if columns else np.zeros((*np.shape(at(self.popt)), 0))
-        pcov = self.pcov[np.ix_(free, free)]
-        spread = width * np.sqrt(np.maximum(np.einsum("...i,ij,...j->...", J, pcov, J), 0.0))
-        return self.predict(x) - spread, self.predict(x) + spread
+        spread = width * deviation(self.curve.f, x, self.popt, self.pcov, self.domain)
+        here = self.predict(x)
+        return here - spread, here + spread
 
     def plot(self, ax: Any = None, points: int = 400, width: float = 1.96) -> Any:
         """Data, curve and band over a model of one variable; the axes."""
@@ -219,7 +212,9 @@ def curve_fit(
     free = free_of(result.certificate, len(popt))
     pcov = np.full((len(popt), len(popt)), np.nan)
     if len(free):
-        pcov[np.ix_(free, free)] = covariance(point.J[:, free], point.r, absolute_sigma)
+        made = getattr(bound.objective, "jac", True) is None  # of differences
+        found = covariance(point.J[:, free], point.r, absolute_sigma, DIFFERENCED if made else EPS)
+        pcov[np.ix_(free, free)] = found
     residuals = evaluated(f, x, popt) - y
     return Fit(popt, pcov, names, residuals, result, curve, domain)
 
@@ -231,6 +226,23 @@ def inside(pairs: list[tuple[float, float]]) -> Vector:
         middle, one = 0.5 * (low + high), np.where(np.isfinite(low), low + 1.0, high - 1.0)
     either = np.where(np.isfinite(low) | np.isfinite(high), one, 1.0)
     return np.where(np.isfinite(low) & np.isfinite(high), middle, either)
+
+
+def deviation(f: Callable[..., Any], x: Any, p: Vector, pcov: Matrix, domain: Domain = EVERYWHERE) -> Vector:
+    """The standard error of f(x, *p): sqrt(j' pcov j), with the slope j in the parameters by differences in the domain.
+
+    Parameters without a variance, those on a bound, count as known."""
+    errors = np.sqrt(np.diag(pcov))
+    step = np.where(np.isfinite(errors) & (errors > 0), 1e-3 * errors, 1e-6 * np.abs(p) + 1e-9)
+    free = np.flatnonzero(~np.isnan(errors))
+
+    def at(q: Vector) -> Vector:
+        return evaluated(f, x, q)
+
+    columns = [domain.difference(at, p, np.eye(1, len(p), j)[0], float(step[j])) for j in free]
+    J = np.stack(columns, axis=-1) if columns else np.zeros((*np.shape(at(p)), 0))
+    with np.errstate(invalid="ignore"):  # 0 times inf, where nothing is known of a parameter
+        return np.sqrt(np.maximum(np.einsum("...i,ij,...j->...", J, pcov[np.ix_(free, free)], J), 0.0))
 
 
 def parameters(f: Callable[..., Any], p0: Any) -> tuple[tuple[str, ...], Vector]:
@@ -291,8 +303,9 @@ def weights(sigma: Any, m: int) -> Matrix:
     )
 
 
-def covariance(J: Matrix, r: Vector, absolute: bool) -> Matrix:
-    """s^2 (J'J)^-1 by the singular values of J with its columns scaled; inf where the data do not identify it."""
+def covariance(J: Matrix, r: Vector, absolute: bool, epsilon: float = EPS) -> Matrix:
+    """s^2 (J'J)^-1 by the singular values of J, which is good to `epsilon`, with its columns scaled; inf where the data
+    do not identify it."""
     from scipy.optimize import OptimizeWarning
 
     m, d = J.shape
@@ -300,7 +313,7 @@ def covariance(J: Matrix, r: Vector, absolute: bool) -> Matrix:
     good = bool(np.all(np.isfinite(J))) and bool(np.all(scale > 0.0)) and m >= d
     if good:
         _, q, Vt = np.linalg.svd(J / scale, full_matrices=False)
-        good = bool(q[-1] > np.finfo(float).eps * max(m, d) * q[0])
+        good = bool(q[-1] > epsilon * max(m, d) * q[0])
     if not good or (m <= d and not absolute):
         warnings.warn("curve_fit: the covariance of the parameters cannot be estimated", OptimizeWarning, stacklevel=3)
         return np.full((d, d), np.inf)

@@ -60,7 +60,7 @@ def curve_fit_many(
     sigma: Any = None,
     absolute_sigma: bool = False,
     *,
-    max_iterations: int = 200,
+    max_iterations: int = 100,
     alone: bool = False,
 ) -> Fits:
     """Fit f(x, *params) to every row of ydata, as `curve_fit` does to one: all at once where f is a JAX function.

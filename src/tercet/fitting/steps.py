@@ -96,12 +96,8 @@ def units(A: Any, E: Any) -> bool:
 
 @numba.njit(cache=True, error_model="numpy")
 def definite(A: Any, E: Any, H: Any, L: Any) -> bool:
-    """Whether EAE is positive definite for certain; L is its root."""
+    """Whether EAE = LL' is positive definite; L is its root."""
     if not units(A, E):
-        return False
-    d = len(E)
-    scaled(A, E, -RESOLVED * EPS * d, H)
-    if not cholesky(H, L):
         return False
     scaled(A, E, 0.0, H)
     return cholesky(H, L)
@@ -130,16 +126,49 @@ def begin(looked: Any, index: Any, known: Any, walk: Any) -> int:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def propose(index: Any, p: Any, known: Any, walk: Any, trial: Any) -> None:
-    """Where a step of Levenberg-Marquardt's leads each curve; nan where rounding hides it."""
-    d = len(p)
-    E, s, As = np.empty(d), np.empty(d), np.empty(d)
+def judge(trial: Any, j: int, looked: Any, k: int, p: Any, known: Any, walk: Any) -> bool:
+    """Take the step of a curve if it is good; whether it is the last one."""
+    d, small, finite = len(p), True, True
+    for row in range(len(known)):
+        finite = finite and np.isfinite(looked[row, j])
+    for i in range(d):
+        small = small and abs(trial[i, j] - p[i, k]) <= CLOSE * abs(p[i, k])
+    damping, promised = walk[d, k], walk[d + 2, k]
+    small = small and finite and damping < 1.0
+    ratio = (known[0, k] - looked[0, j]) / promised if finite else -np.inf
+    over = small or promised <= ROUNDING * EPS * known[0, k]
+    if ratio > 1e-3 or small:
+        walk[d, k] = damping * max(0.2, 1.0 - (2.0 * min(ratio, 1.0) - 1.0) ** 3)
+        walk[d + 1, k] = 2.0
+        for row in range(len(known)):
+            known[row, k] = looked[row, j]
+        for i in range(d):
+            p[i, k] = trial[i, j]
+            walk[i, k] = max(walk[i, k], looked[1 + d + i * (i + 1) // 2 + i, j])
+    else:
+        walk[d, k] = damping * walk[d + 1, k]
+        walk[d + 1, k] *= 2.0
+    walk[d + 3, k] += 1.0
+    return over or not walk[d, k] < LARGEST
+
+
+@numba.njit(cache=True, error_model="numpy")
+def advance(trial: Any, looked: Any, index: Any, p: Any, known: Any, walk: Any, first: bool, most: int) -> int:
+    """Take the steps that are good, unless these are the starts, and propose the next.
+
+    Curves that go on stay in `index`, and are counted; a trial is nan where rounding hides the step.
+    """
+    d, left = len(p), 0
+    E, g, s, As, A = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(len(known) - 1 - d)
     H, L = np.empty((d, d)), np.empty((d, d))
     for j in range(len(index)):
         k = index[j]
+        if not first and (judge(trial, j, looked, k, p, known, walk) or walk[d + 3, k] >= most):
+            continue
         for i in range(d):
-            E[i] = 1.0 / np.sqrt(walk[i, k])
-        A, g = known[1 + d :, k], known[1 : 1 + d, k]
+            E[i], g[i] = 1.0 / np.sqrt(walk[i, k]), known[1 + i, k]
+        for i in range(len(A)):
+            A[i] = known[1 + d + i, k]
         scaled(A, E, walk[d, k], H)
         if cholesky(H, L):
             solve(L, E, g, s)
@@ -148,39 +177,10 @@ def propose(index: Any, p: Any, known: Any, walk: Any, trial: Any) -> None:
         promised = -0.5 * product(A, s, As)
         for i in range(d):
             promised += g[i] * s[i]
-            trial[i, j] = p[i, k] - s[i]
+            trial[i, left] = p[i, k] - s[i]
         walk[d + 2, k] = promised
-
-
-@numba.njit(cache=True, error_model="numpy")
-def judge(trial: Any, looked: Any, index: Any, p: Any, known: Any, walk: Any, most: int) -> int:
-    """Take the steps that are good; curves that go on stay in `index`, and are counted."""
-    d, left = len(p), 0
-    for j in range(len(index)):
-        k, small, finite = index[j], True, True
-        for row in range(len(known)):
-            finite = finite and np.isfinite(looked[row, j])
-        for i in range(d):
-            small = small and abs(trial[i, j] - p[i, k]) <= CLOSE * abs(p[i, k])
-        damping, promised = walk[d, k], walk[d + 2, k]
-        small = small and finite and damping < 1.0
-        ratio = (known[0, k] - looked[0, j]) / promised if finite else -np.inf
-        over = small or promised <= ROUNDING * EPS * known[0, k]
-        if ratio > 1e-3 or small:
-            walk[d, k] = damping * max(0.2, 1.0 - (2.0 * min(ratio, 1.0) - 1.0) ** 3)
-            walk[d + 1, k] = 2.0
-            for row in range(len(known)):
-                known[row, k] = looked[row, j]
-            for i in range(d):
-                p[i, k] = trial[i, j]
-                walk[i, k] = max(walk[i, k], looked[1 + d + i * (i + 1) // 2 + i, j])
-        else:
-            walk[d, k] = damping * walk[d + 1, k]
-            walk[d + 1, k] *= 2.0
-        walk[d + 3, k] += 1.0
-        if not (over or not walk[d, k] < LARGEST or walk[d + 3, k] >= most):
-            index[left] = k
-            left += 1
+        index[left] = k
+        left += 1
     return left
 
 
@@ -188,12 +188,16 @@ def judge(trial: Any, looked: Any, index: Any, p: Any, known: Any, walk: Any, mo
 def newton(index: Any, p: Any, known: Any, rest: Any, trial: Any) -> None:
     """Where Newton's step leads each curve, with B = J'J + rest; nan where B is not positive definite."""
     d = len(p)
-    E, s = np.empty(d), np.empty(d)
+    E, g, s, B = np.empty(d), np.empty(d), np.empty(d), np.empty(len(rest))
     H, L = np.empty((d, d)), np.empty((d, d))
     for j in range(len(index)):
         k = index[j]
-        if definite(known[1 + d :, k] + rest[:, j], E, H, L):
-            solve(L, E, known[1 : 1 + d, k], s)
+        for i in range(len(B)):
+            B[i] = known[1 + d + i, k] + rest[i, j]
+        for i in range(d):
+            g[i] = known[1 + i, k]
+        if definite(B, E, H, L):
+            solve(L, E, g, s)
         else:
             s[:] = np.nan
         for i in range(d):
@@ -233,17 +237,16 @@ def arrive(
 
 
 @numba.njit(cache=True, error_model="numpy")
-def tell(
-    x: Any, known: Any, B: Any, there: Any, sloped: Any, signs: Any, E: Any, L: Any, out: Any
-) -> tuple[float, float, float]:
+def tell(x: Any, known: Any, B: Any, there: Any, sloped: Any, signs: Any, E: Any, L: Any, out: Any) -> Any:
     """Newton's step s, what rounding does to g and to x, as `tercet.critical.errors` has them.
 
     The rows of `out` are s, the floor of each parameter, the square root of the diagonal of B^-1, and the larger of s
-    and of what rounding does. The squares of the lengths of both, in the norm of B, and the rounding of f.
+    and of what rounding does. The squares of the lengths of both, in the norm of B, the rounding of f, and a bound from
+    below of the least eigenvalue of EBE.
     """
     d = len(x)
     v, Bv, s = np.empty(d), np.empty(d), out[0]
-    of_f, spread = sloped[0] - known[0], 0.0
+    of_f, spread, trace = sloped[0] - known[0], 0.0, 0.0
     for i in range(d):
         v[i] = there[i] - x[i]
         of_f -= known[1 + i] * v[i]
@@ -261,73 +264,89 @@ def tell(
         for i in range(d):
             total += (Bv[i] / E[i]) ** 2
         out[1, j], out[2, j] = spread * np.sqrt(total), np.sqrt(Bv[j])
+        trace += Bv[j] / (E[j] * E[j])
     for i in range(d):
         v[i] = spread * signs[i] / E[i]
     solve(L, E, v, out[3])
     energy, loose = max(product(B, s, Bv), 0.0), max(product(B, out[3], Bv), 0.0)
     for i in range(d if energy >= loose else 0):
         out[3, i] = s[i]
-    return energy, max(energy, loose), max(abs(of_f), EPS * known[0])
+    return energy, max(energy, loose), max(abs(of_f), EPS * known[0]), 1.0 / trace
 
 
 @numba.njit(cache=True, error_model="numpy")
-def survey(index: Any, p: Any, known: Any, rest: Any, beside: Any, sloped: Any, signs: Any, way: Any) -> None:
-    """p, and the direction along which Newton's step is to be told whether it tells; 0 where there is none."""
+def survey(
+    index: Any, p: Any, known: Any, rest: Any, beside: Any, sloped: Any, signs: Any, way: Any, told: Any
+) -> None:
+    """p and the direction along which Newton's step is to be told whether it tells; 0 where there is none.
+
+    What `tell` tells is kept in the rows of `told`, with E and L.
+    """
     d = len(p)
-    E, out = np.empty(d), np.empty((4, d))
+    E, out, B = np.empty(d), np.empty((4, d)), np.empty(len(rest))
     H, L = np.empty((d, d)), np.empty((d, d))
     for j in range(len(index)):
-        k = index[j]
-        B = known[1 + d :, k] + rest[:, j]
-        out[3] = 0.0
+        k, good = index[j], False
+        for i in range(len(B)):
+            B[i] = known[1 + d + i, k] + rest[i, j]
         if np.isfinite(sloped[0, j]) and definite(B, E, H, L):
-            tell(p[:, k], known[:, k], B, beside[:, j], sloped[:, j], signs, E, L, out)
+            energy, largest, of_f, least = tell(p[:, k], known[:, k], B, beside[:, j], sloped[:, j], signs, E, L, out)
+            good = least > RESOLVED * EPS * d
+            told[0, j], told[1, j], told[2, j] = energy, largest, of_f
+        told[3, j] = good
         for i in range(d):
-            way[i, j], way[d + i, j] = p[i, k], out[3, i]
+            way[i, j], way[d + i, j] = p[i, k], out[3, i] if good else 0.0
+            told[4 + i, j], told[4 + d + i, j] = E[i], out[0, i]
+            told[4 + 2 * d + i, j], told[4 + 3 * d + i, j] = out[1, i], out[2, i]
+            for m in range(i + 1):
+                told[4 + 4 * d + i * (i + 1) // 2 + m, j] = L[i, m]
 
 
 @numba.njit(cache=True, error_model="numpy")
-def conclude(
-    index: Any, p: Any, known: Any, rest: Any, beside: Any, sloped: Any, signs: Any, bend: Any, start: Any, found: Any
-) -> None:
+def conclude(index: Any, p: Any, known: Any, told: Any, beside: Any, bend: Any, start: Any, found: Any) -> None:
     """Whether each curve is certified, whether one more step of Newton's is worth it, and how wrong it may be.
 
     `bend` is T[v, v] along `survey`'s directions, start the first p; the rows of `found` are those three, the least
     pivot of J'J with its diagonal scaled to 1, and its inverse, a triangle.
     """
     d = len(p)
-    E, u, Bu, out = np.empty(d), np.empty(d), np.empty(d), np.empty((4, d))
+    E, u, v, A = np.empty(d), np.empty(d), np.empty(d), np.empty(len(known) - 1 - d)
     H, L = np.empty((d, d)), np.empty((d, d))
     for j in range(len(index)):
         k = index[j]
-        x, B = p[:, k], known[1 + d :, k] + rest[:, j]
         found[:, k] = 0.0
         found[1, k], found[2, k] = np.isinf(beside[0, j]), np.inf
-        if not (np.isfinite(sloped[0, j]) and definite(B, E, H, L)):
+        if told[3, j] == 0.0:
             continue
-        energy, largest, of_f = tell(x, known[:, k], B, beside[:, j], sloped[:, j], signs, E, L, out)
         for i in range(d):
-            Bu[i] = -0.5 * bend[i, j]
-        solve(L, E, Bu, u)
-        more = np.sqrt(max(product(B, u, Bu), 0.0))
-        within, told, worst = more <= REGULAR * np.sqrt(largest), True, 0.0
+            E[i], v[i] = told[4 + i, j], -0.5 * bend[i, j]
+            for m in range(i + 1):
+                L[i, m] = told[4 + 4 * d + i * (i + 1) // 2 + m, j]
+        solve(L, E, v, u)
+        more = 0.0
         for i in range(d):
-            size, off = abs(x[i]), abs(out[0, i])
-            span = max(size, abs(start[i, k]), abs(x[i] - start[i, k]))
+            more += u[i] * v[i]
+        more = np.sqrt(max(more, 0.0))
+        within, seen_all, worst = more <= REGULAR * np.sqrt(told[1, j]), True, 0.0
+        for i in range(d):
+            size, off, floor = abs(p[i, k]), abs(told[4 + d + i, j]), told[4 + 2 * d + i, j]
+            span = max(size, abs(start[i, k]), abs(p[i, k] - start[i, k]))
             seen = size > NOTHING * off
-            told = told and (seen or off == 0.0)
+            seen_all = seen_all and (seen or off == 0.0)
             unit = size if seen else span
-            within = within and off <= RELATIVE * unit + min(out[1, i], COARSEST * unit)
-            wrong = off + 2.0 * more * out[2, i] + out[1, i] + 2.0 * EPS * size
+            within = within and off <= RELATIVE * unit + min(floor, COARSEST * unit)
+            wrong = off + 2.0 * more * told[4 + 3 * d + i, j] + floor + 2.0 * EPS * size
             worst = max(worst, wrong / (size if size > wrong else span))
-        sure = within and (told or 0.5 * energy <= VISIBLE * of_f)
+        sure = within and (seen_all or 0.5 * told[0, j] <= VISIBLE * told[2, j])
         found[0, k], found[1, k], found[2, k] = sure, not sure, worst
-        if definite(known[1 + d :, k], E, H, L):
+        for i in range(len(A)):
+            A[i] = known[1 + d + i, k]
+        if definite(A, E, H, L):
             found[3, k] = 1.0
             for i in range(d):
                 found[3, k] = min(found[3, k], 1.0 / L[i, i])
                 for m in range(d):
-                    u[m] = 1.0 if m == i else 0.0
-                solve(L, E, u, Bu)
+                    v[m] = 1.0 if m == i else 0.0
+                solve(L, E, v, u)
                 for m in range(i + 1):
-                    found[4 + i * (i + 1) // 2 + m, k] = Bu[m]
+                    found[4 + i * (i + 1) // 2 + m, k] = u[m]

@@ -114,7 +114,7 @@ class Part:
         columns = roomy(-(-K // size)) * size + LEAST
         fill = columns - K
         w = np.pad(weigh, ((0, fill), (0, 0)), mode="edge") if weigh.ndim == 2 else weigh
-        shared = (batch.x, put(np.pad(y, ((0, fill), (0, 0)))), put(w))
+        shared = (put(batch.x), put(np.pad(y, ((0, fill), (0, 0)))), put(w))
         first = np.pad(start.T, ((0, 0), (0, fill)))
         return Part(batch, shared, K, first, first.copy(), np.full((1 + d + d * (d + 1) // 2, columns), np.nan))
 
@@ -141,11 +141,12 @@ class Part:
         look, p, known, d = self.batch.kernels.look, self.p, self.known, self.d
         trial, index, walk = p.copy(), np.arange(self.count, dtype=np.int32), self.room(d + 4)
         index = index[: steps.begin(self.ask(look, trial, index), index, known, walk)]
+        index = index[: steps.advance(trial, trial, index, p, known, walk, True, most)]
         while index.size and most:
-            steps.propose(index, p, known, walk, trial)
-            index = index[: steps.judge(trial, self.ask(look, trial, index), index, p, known, walk, most)]
+            looked = self.ask(look, trial, index)
+            index = index[: steps.advance(trial, looked, index, p, known, walk, False, most)]
             if index.size <= TAIL < trial.shape[1]:  # the last ones have a kernel of their own, without so much room
-                trial = np.zeros((d, TAIL))
+                trial = trial[:, :TAIL].copy()
         return walk[d + 3, : self.count].astype(np.intp)
 
     def certify(self) -> Matrix:
@@ -153,7 +154,7 @@ class Part:
         kernels, p, known, d = self.batch.kernels, self.p, self.known, self.d
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=d)
         found, index = self.room(4 + d * (d + 1) // 2), np.arange(self.count, dtype=np.int32)
-        trial, beside, way = self.room(d), self.room(d), self.room(2 * d)
+        trial, beside, way, told = self.room(d), self.room(d), self.room(2 * d), self.room(4 + 5 * d + len(found))
         for _ in range(AGAIN):
             if not index.size:
                 break
@@ -163,9 +164,9 @@ class Part:
             looked = self.ask(kernels.look, trial, index)
             steps.arrive(trial, looked, index, p, known, rest, self.start, signs, beside)
             sloped = self.ask(kernels.look, beside, index)
-            steps.survey(index, p, known, rest, beside, sloped, signs, way)
+            steps.survey(index, p, known, rest, beside, sloped, signs, way, told)
             bend = self.ask(kernels.bend, way, index)
-            steps.conclude(index, p, known, rest, beside, sloped, signs, bend, self.start, found)
+            steps.conclude(index, p, known, told, beside, bend, self.start, found)
             index = index[found[1, index] > 0.0]
         return found[:, : self.count]
 
