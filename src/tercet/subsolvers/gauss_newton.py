@@ -10,6 +10,7 @@ would lose those below eps q_1^2. The second derivative of the residuals along s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,14 +22,14 @@ from tercet.objectives.base import Traits
 from tercet.once import once
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Ask, Needs, Taylor, meets_first
+from tercet.subsolvers.bases import Basis, Found, Singular, Squared, is_heavy
 from tercet.subsolvers.dense import acting, limited
-from tercet.subsolvers.spectral import EPS, Tridiagonal, lapack, secular
+from tercet.subsolvers.spectral import EPS, Tridiagonal, lapack
 from tercet.vectors import length
 
 CHEAP = 4.0  # gradients: a Hessian up to this price is always formed
 TRIES = 4  # times a step is made shorter before f is looked at
 LONGEST = 0.5  # of the step, a correction
-SAME = 1e-6  # of its terms: root'image is the gradient, and not that of other examples
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,17 @@ class GaussNewton:
     bend: float = 0.375
 
     def __post_init__(self) -> None:
-        if not number(self.left) >= 0:
+        if not number(self.left) >= 0:  # inf: the rest of B is never formed
             raise ValueError(f"GaussNewton(left={self.left!r}): give a fraction that is at least 0.")
         if not 0 < number(self.bend) < np.inf:
             raise ValueError(f"GaussNewton(bend={self.bend!r}): give a positive number.")
 
     @staticmethod
     def suited(traits: Traits) -> GaussNewton:
-        """Where a Hessian is dear, it is left alone as long as the Gauss-Newton matrix explains the gradient."""
+        """Where a Hessian is dear, it is left alone as long as the Gauss-Newton matrix explains the gradient, and where
+        it is not worth forming, always."""
+        if not traits.dense:
+            return GaussNewton(left=np.inf)
         return GaussNewton(left=0.0 if traits.hessian_cost <= CHEAP else 0.1)
 
     def needs(self, traits: Traits, sizes: Any) -> Needs:
@@ -70,80 +74,60 @@ class GaussNewton:
         return RootWorkspace(self, taylor)
 
 
-@dataclass(frozen=True, eq=False)
-class Squares:
-    """diag(q^2) as a matrix for `secular`."""
-
-    values: Vector
-    floor: float = 0.0
-
-    @property
-    def bound(self) -> float:
-        """The largest."""
-        return float(self.values[0])
-
-    def solver(self, rise: float) -> Any:
-        """v -> v / (q^2 + rise)."""
-        return lambda v: v / (self.values + rise)
-
-
 @dataclass(eq=False)
 class Plain:
     """A step of second order: its coordinates, shift, and the way to solve with its matrix."""
 
     ask: tuple[float, int, float]
+    basis: Basis
     c: Vector
     shift: float
     full: bool
-    solve: Any
+    solve: Callable[[Vector], Vector]
     step: Step
 
 
 @dataclass(eq=False)
 class RootWorkspace:
-    """The residuals at one point, in the coordinates of the singular vectors of their Jacobian."""
+    """The residuals at one point, with the factorizations of their Jacobian that were asked for."""
 
     settings: GaussNewton
     taylor: Taylor
     last: Plain | None = None
 
     @once
-    def svd(self) -> tuple[Vector, Matrix, Vector]:
-        """q with zeros where there are fewer rows than variables, V, and V'g."""
-        linear = self.taylor.B.linear()
-        root, image, d = linear.root, linear.image, len(self.taylor.g)
-        U, q, Vt = np.linalg.svd(root, full_matrices=root.shape[0] < d)
-        own = np.linalg.norm(root.T @ image - self.taylor.g) <= SAME * np.linalg.norm(np.abs(root.T) @ np.abs(image))
-        values = np.zeros(d)
-        values[: len(q)] = q
-        slope = Vt @ self.taylor.g
-        if own:
-            slope = np.zeros(d)
-            slope[: len(q)] = q * (U[:, : len(q)].T @ image)
-        return values, Vt.T, slope
+    def linear(self) -> Any:
+        """The residuals as straight lines."""
+        return self.taylor.B.linear()
+
+    @once
+    def singular(self) -> Singular:
+        """By QR and singular values."""
+        return Singular(self.linear, self.taylor.g, whole=self.settings.left < np.inf)
+
+    @once
+    def squared(self) -> Squared | None:
+        """By the square, where that takes less time worth speaking of."""
+        if not is_heavy(self.linear):
+            return None
+        return Squared.of(self.linear.gram, self.taylor.g, self.taylor.wait)
 
     @once
     def rest(self) -> Matrix:
         """V'SV."""
-        V = self.svd[1]
-        return V.T @ self.taylor.B.rest() @ V
+        Vt = self.singular.svd[1]
+        return Vt @ self.taylor.B.rest() @ Vt.T
 
-    def gauss_newton(self, ask: Ask) -> tuple[Vector, float, Any]:
-        """The minimizer of the Gauss-Newton model, its shift, and v -> (diag(q^2) + mu)^-1 v."""
-        q, _, slope = self.svd
-        seen = q > EPS * len(q) * q[0]
-        T = Squares(q * q)
-        if not slope.any():
-            return np.zeros_like(q), 0.0, lambda v: np.where(seen, v, 0.0) / np.where(seen, q * q, 1.0)
-        c = np.where(seen, -slope / np.where(seen, q * q, 1.0), 0.0)
-        if ask.sigma2 == 0.0 and length(c) <= ask.radius:
-            return c, 0.0, lambda v: np.where(seen, v / np.where(seen, q * q, 1.0), 0.0)
-        c, mu = secular(T, slope, 0.0, ask.sigma2, ask.power, ask.radius)  # type: ignore[arg-type]
-        return c, mu, T.solver(mu)
+    def gauss_newton(self, ask: Ask) -> tuple[Basis, Found]:
+        """The minimizer of the Gauss-Newton model, by the square where that has the digits."""
+        found = None if self.squared is None else self.squared.minimize(ask)
+        if found is not None and self.squared is not None:
+            return self.squared, found
+        return self.singular, self.singular.minimize(ask)
 
-    def newton(self, ask: Ask) -> tuple[Vector, float, Any] | None:
+    def newton(self, ask: Ask) -> Found | None:
         """The same for all of B; None where that is not positive definite."""
-        q, _, slope = self.svd
+        q, _, slope = self.singular.svd
         K = np.diag(q * q) + self.rest
         size = np.diag(K)
         if not np.all(size > 0.0):
@@ -167,25 +151,23 @@ class RootWorkspace:
         """The second-order step; the last one is remembered, since it is asked for again."""
         wanted = (ask.sigma2, ask.power, ask.radius)
         if self.last is None or self.last.ask != wanted:
-            found = self.newton(ask) if ask.unexplained > self.settings.left else None
-            full = found is not None
-            c, mu, solve = found or self.gauss_newton(ask)
-            s = self.svd[1] @ c
-            step = Step(s, self.forecast(c, full), None, 1, acting(mu, s, ask))
-            self.last = Plain(wanted, c, mu, full, solve, step)
+            newton = self.newton(ask) if ask.unexplained > self.settings.left else None
+            basis, (c, mu, solve) = self.gauss_newton(ask) if newton is None else (self.singular, newton)
+            s, full = basis.outside(c), newton is not None
+            step = Step(s, self.forecast(basis, c, full), None, 1, acting(mu, s, ask))
+            self.last = Plain(wanted, basis, c, mu, full, solve, step)
         return self.last
 
     def product(self, s: Vector) -> Vector:
         """Bs, or with the Gauss-Newton matrix in place of B, as in the last step."""
-        q, V, _ = self.svd
-        c = V.T @ s
-        return V @ (q * q * c + (self.rest @ c if self.last is not None and self.last.full else 0.0))
+        basis, full = (self.singular, False) if self.last is None else (self.last.basis, self.last.full)
+        c = basis.inside(s)
+        return basis.outside(basis.times(c) + (self.rest @ c if full else 0.0))
 
-    def forecast(self, c: Vector, full: bool) -> Forecast:
+    def forecast(self, basis: Basis, c: Vector, full: bool) -> Forecast:
         """g's + 1/2 s'Bs, or with the Gauss-Newton matrix in place of B, and its gradient."""
-        q, V, slope = self.svd
-        Bc = q * q * c + (self.rest @ c if full else 0.0)
-        return Forecast(-float(slope @ c + 0.5 * (c @ Bc)), V @ (slope + Bc))
+        Bc = basis.times(c) + (self.rest @ c if full else 0.0)
+        return Forecast(-float(basis.slope @ c + 0.5 * (c @ Bc)), self.taylor.g + basis.outside(Bc))
 
     def solve(self, ask: Ask) -> Step:
         """The second-order step with its correction; a shorter one, as long as the correction is not small beside it.
@@ -197,27 +179,27 @@ class RootWorkspace:
         most = self.settings.bend
         for left in range(TRIES, -1, -1):
             plain = self.plain(ask)
-            curve = self.taylor.T.curve(plain.step.s)
-            u = -0.5 * plain.solve(self.svd[1].T @ curve.slope)
-            if not (np.isfinite(curve.square) and np.isfinite(u).all() and np.any(plain.c)):
+            curve, c = self.taylor.T.curve(plain.step.s), plain.c
+            u = -0.5 * plain.solve(plain.basis.inside(curve.slope))
+            if not (np.isfinite(curve.square) and np.isfinite(u).all() and np.any(c)):
                 return plain.step
-            w = self.svd[0] ** 2 + plain.shift
-            times = min(length(u) / length(plain.c), float(np.sqrt((u * u) @ w / ((plain.c * plain.c) @ w))))
+            of_u, of_c = (v @ (plain.basis.times(v) + plain.shift * v) for v in (u, c))
+            times = min(length(u) / length(c), float(np.sqrt(of_u / of_c)))
             if times <= most or left == 0:
                 break
-            ask = replace(ask, radius=length(plain.c) * max(0.1, 0.8 * most / times))
-        return self.corrected(plain, limited(u, LONGEST * length(plain.c)), curve)
+            ask = replace(ask, radius=length(c) * max(0.1, 0.8 * most / times))
+        return self.corrected(plain, limited(u, LONGEST * length(c)), curve)
 
     def corrected(self, plain: Plain, u: Vector, curve: Any) -> Step:
         """s + u, with what r + J(s + u) + b/2, b = r''[s, s], promises; the plain step where that is no decrease."""
-        q, V, slope = self.svd
-        c, b = plain.c + u, V.T @ curve.slope
-        straight = q * q * c
+        basis, c = plain.basis, plain.c + u
+        b, straight = basis.inside(curve.slope), basis.times(c)
         bent = 0.5 * (curve.image + float(b @ c)) + 0.125 * curve.square
-        cubic = Forecast(-float(slope @ c + 0.5 * (c @ straight)) - bent, V @ (slope + straight + 0.5 * b))
+        gradient = self.taylor.g + basis.outside(straight) + 0.5 * curve.slope
+        cubic = Forecast(-float(basis.slope @ c + 0.5 * (c @ straight)) - bent, gradient)
         if not cubic.decrease > 0.0:
             return plain.step
-        return Step(V @ c, self.forecast(c, plain.full), cubic, 2, plain.step.sigma)
+        return Step(basis.outside(c), self.forecast(basis, c, plain.full), cubic, 2, plain.step.sigma)
 
     def meets(self, step: Step, ask: Ask) -> Meets:
         """For the quadratic model with the sigma that the radius stands for; a correction is not checked."""
@@ -228,6 +210,9 @@ class RootWorkspace:
 
     def decreases(self, vectors: Matrix) -> Vector | None:
         """1/2 v'(root'root + mu I)^-1 v for each row v."""
-        q, V, _ = self.svd
+        if self.last is not None and isinstance(self.last.basis, Squared):
+            inside = self.last.basis.inside(vectors.T)
+            return 0.5 * np.einsum("ji,ji->i", inside, self.last.solve(inside))
+        q, Vt, _ = self.singular.svd
         mu = max(0.0 if self.last is None else self.last.shift, EPS * float(q[0]) ** 2, 1e-290)
-        return 0.5 * np.sum((vectors @ V) ** 2 / (q * q + mu), axis=1)
+        return 0.5 * np.sum((vectors @ Vt.T) ** 2 / (q * q + mu), axis=1)

@@ -19,7 +19,7 @@ import numpy as np
 from tercet.checks import plain_array
 from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Priced, Traits
-from tercet.objectives.residuals.linearized import Curve, Linearized, linearized, rows_of
+from tercet.objectives.residuals.linearized import Curve, Linearized, rows_of
 from tercet.objectives.residuals.outer import Outer
 from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
@@ -153,7 +153,7 @@ class CallResidualPoint:
     @once
     def root(self) -> Linearized:
         """By QR of the weighted Jacobian."""
-        return linearized(rows_of(self.r, self.J, np.ones(self.objective.rows), self.objective.loss, 1))
+        return Linearized(rows_of(self.r, self.J, np.ones(self.objective.rows), self.objective.loss, 1))
 
     def linear(self, paid: bool = False) -> Priced[Linearized]:
         """A root of the Gauss-Newton matrix."""
@@ -227,8 +227,7 @@ class CallResidualPoint:
         """B - root'root, by differences along the variables."""
         d = self.objective.d
         B = np.stack([self.along(e) for e in np.eye(d)])
-        root = self.root.root
-        return 0.5 * (B + B.T) - root.T @ root
+        return 0.5 * (B + B.T) - self.root.gram
 
     def rest(self) -> Priced[Matrix]:
         """The same."""
@@ -236,5 +235,5 @@ class CallResidualPoint:
 
     def hessian(self) -> Priced[Matrix]:
         """hess f(x)."""
-        root = self.root.root
-        return self.priced(root.T @ root + self.remainder, hessian=1)
+        G = self.root.gram
+        return self.priced(G + self.remainder, hessian=1)

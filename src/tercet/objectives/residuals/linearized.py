@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tercet.objectives.residuals.outer import Outer
+from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
 
 
@@ -14,24 +15,78 @@ from tercet.records import Matrix, Rows, Vector
 class Linearized:
     """A root of the Gauss-Newton matrix: root'root = (1/m) J' diag(w h) J, and root'image = grad f.
 
-    At most d + 1 rows: J is reduced by QR, so that no digit is lost to a matrix that is squared.
+    `rows` are [root | image], one for each residual. By QR they become at most d + 1, so that no digit is lost to a
+    matrix that is squared; `gram` is that matrix, for a fraction of the time. Each is made when it is asked for.
     """
 
-    root: Matrix
-    image: Vector
+    rows: Matrix
 
-    def scaled(self, E: Vector) -> Linearized:
-        """In coordinates c with s = E c."""
-        return Linearized(self.root * E, self.image)
+    @once
+    def triangle(self) -> Matrix:
+        """The rows reduced."""
+        return reduced(self.rows)
 
     def over(self, some: Rows) -> Linearized:
         """Over some of the variables."""
-        return Linearized(self.root[:, some], self.image)
+        return Linearized(np.column_stack([self.rows[:, :-1][:, some], self.rows[:, -1]]))
 
     @property
+    def root(self) -> Matrix:
+        """As few rows as there can be."""
+        return self.triangle[:, :-1]
+
+    @property
+    def image(self) -> Vector:
+        """What goes with them."""
+        return self.triangle[:, -1]
+
+    @once
+    def gram(self) -> Matrix:
+        """root'root."""
+        A = self.rows[:, :-1]
+        return A.T @ A
+
+    @once
     def bend(self) -> Vector:
         """The diagonal of root'root: how strongly f bends along each variable, by this model."""
-        return np.einsum("ij,ij->j", self.root, self.root)
+        A = self.rows[:, :-1]
+        return np.einsum("ij,ij->j", A, A)
+
+    def scaled(self, E: Vector) -> Scaled:
+        """In coordinates c with s = E c."""
+        return Scaled(self, E)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """The same in other units; what was factored is shared."""
+
+    own: Linearized
+    E: Vector
+
+    def over(self, some: Rows) -> Scaled:
+        """Over some of the variables."""
+        return Scaled(self.own.over(some), self.E[some])
+
+    @property
+    def rows(self) -> Matrix:
+        """Those of the other, for their number."""
+        return self.own.rows
+
+    @property
+    def root(self) -> Matrix:
+        """root E."""
+        return self.own.root * self.E
+
+    @property
+    def image(self) -> Vector:
+        """It has no units of x."""
+        return self.own.image
+
+    @property
+    def gram(self) -> Matrix:
+        """E root'root E."""
+        return self.own.gram * self.E * self.E[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +120,3 @@ def reduced(rows: Matrix) -> Matrix:
         return rows
     triangle: Matrix = np.asarray(np.linalg.qr(rows, mode="r"))
     return triangle
-
-
-def linearized(rows: Matrix) -> Linearized:
-    """From [root | image]."""
-    triangle = reduced(rows)
-    return Linearized(triangle[:, :-1], triangle[:, -1])

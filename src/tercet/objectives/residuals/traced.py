@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tercet.objectives.base import Priced, Traits
-from tercet.objectives.residuals.linearized import Curve, Linearized, linearized, reduced, rows_of
+from tercet.objectives.residuals.linearized import Curve, Linearized, reduced, rows_of
 from tercet.objectives.residuals.outer import Outer
 from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
@@ -89,7 +89,7 @@ class TracedResiduals:
         return Traits(
             dense=self.d <= FORMED,
             hessian_cost=max(2.0, self.d / 8),
-            residuals=self.d <= FORMED,
+            residuals=True,
             provenance="derivatives of the residuals by JAX",
             epsilon=float(np.finfo(self.dtype).eps),
         )
@@ -219,7 +219,7 @@ class TracedPoint:
     def root(self) -> Linearized:
         """By QR of the weighted Jacobian."""
         v = self.view
-        return linearized(rows_of(self.r, self.J, v.row_weights, v.objective.loss, v.terms))
+        return Linearized(rows_of(self.r, self.J, v.row_weights, v.objective.loss, v.terms))
 
     @once
     def remainder(self) -> Matrix:
@@ -234,8 +234,8 @@ class TracedPoint:
     def hessian(self) -> Priced[Matrix]:
         """root'root and the rest."""
         price, known = self.paid(), "remainder" in self.__dict__
-        root = self.root.root
-        B = root.T @ root + self.remainder
+        G = self.root.gram
+        B = G + self.remainder
         return Priced(B, hessian=0 if known else self.view.terms, gradient=price)
 
     def curve(self, s: Vector) -> Curve:
@@ -325,7 +325,7 @@ class LargePoint:
             if o.loss.name != "squares":
                 gap = weights * (o.loss.derivatives(r)[2] - o.loss.weights(r)[1])
                 less += J.T @ (gap[:, None] * J) / v.terms
-        return linearized(rows), less
+        return Linearized(rows), less
 
     def linear(self, paid: bool = False) -> Priced[Linearized]:
         """A root of the Gauss-Newton matrix, by QR of one batch after the other; a gradient of each example, once."""
@@ -346,8 +346,8 @@ class LargePoint:
     def hessian(self) -> Priced[Matrix]:
         """root'root and the rest."""
         known, price = "remainder" in self.__dict__, 0 if "passed" in self.__dict__ else self.view.terms
-        root = self.passed[0].root
-        return Priced(root.T @ root + self.remainder, hessian=0 if known else self.view.terms, gradient=price)
+        G = self.passed[0].gram
+        return Priced(G + self.remainder, hessian=0 if known else self.view.terms, gradient=price)
 
     def curve(self, s: Vector) -> Curve:
         """r''[s, s], batch by batch; J is not formed again."""
