@@ -18,13 +18,13 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[threads] = "1"
 
-import jax
-import numpy as np
-import scipy
+import jax  # noqa: E402 - after the threads are set
+import numpy as np  # noqa: E402 - after the threads are set
+import scipy  # noqa: E402 - after the threads are set
 
-import tercet
-from benchmarks.networks.contenders import CONTENDERS, Functions, compete
-from benchmarks.networks.problems import PROBLEMS
+import tercet  # noqa: E402 - after the threads are set
+from benchmarks.networks.contenders import CONTENDERS, Functions, compete  # noqa: E402 - after the threads are set
+from benchmarks.networks.problems import PROBLEMS  # noqa: E402 - after the threads are set
 
 PACKAGES = {"torch LBFGS": "torch", "optimistix LM": "optimistix", "optimistix BFGS": "optimistix",
             "nlls-gram": "nlls_gram"}  # fmt: skip
@@ -40,7 +40,9 @@ def main() -> None:
     given = parser.parse_args()
     marks = (given.seconds / 4, given.seconds / 2, given.seconds)
     who = [w for w in given.who.split(",") if w not in PACKAGES or importlib.util.find_spec(PACKAGES[w])]
-    print(f"tercet {tercet.__version__}, SciPy {scipy.__version__}, JAX {jax.__version__}; at {marks} processor seconds")
+    print(
+        f"tercet {tercet.__version__}, SciPy {scipy.__version__}, JAX {jax.__version__}; at {marks} processor seconds"
+    )
     with jax.enable_x64(True):
         for name in given.problems or PROBLEMS:
             problem = PROBLEMS[name]()

@@ -226,7 +226,9 @@ CONTENDERS: dict[str, Run] = {
 }
 
 
-def compete(name: str, functions: Functions, x0: np.ndarray, marks: tuple[float, ...]) -> list[tuple[float, np.ndarray]]:
+def compete(
+    name: str, functions: Functions, x0: np.ndarray, marks: tuple[float, ...]
+) -> list[tuple[float, np.ndarray]]:
     """The lowest f, and where, at each of the marks; what is compiled was compiled by a short run before."""
     for seconds in ((0.01,), marks):
         watch = Watch(seconds, x0)

@@ -103,6 +103,19 @@ def numpy_jacobian(w: np.ndarray) -> np.ndarray:
     return (1 - np.tanh(X @ w) ** 2)[:, None] * X
 
 
+def torch_residuals(loss: str, weights: Any = None, batched: bool = False) -> Any:
+    import torch
+
+    import tercet.torch
+
+    def residual(w: Any, x: Any, y: Any) -> Any:
+        r = torch.tanh(x @ w) - 0.3 * y
+        return torch.stack([r, 0.1 * w[0] * x[..., 1]], dim=-1) if batched else r
+
+    data = (torch.tensor(X), torch.tensor(TARGETS))
+    return tercet.torch.Residuals(residual, data, loss, weights, batched=batched)
+
+
 def on_device(library: str, loss: str, **given: Any) -> Callable[[], Any]:
     def make() -> Any:
         import importlib
@@ -215,6 +228,10 @@ OBJECTIVES: dict[str, Entry] = {
     ),
     "JAX sum": Entry(jax_sum, START, needs="jax"),
     "PyTorch sum": Entry(torch_sum, START, needs="torch"),
+    "PyTorch residuals": Entry(lambda: torch_residuals("squares"), START, needs="torch"),
+    "PyTorch residuals, two for an example, batched, weights, soft_l1": Entry(
+        lambda: torch_residuals("soft_l1", np.linspace(0.1, 2.0, N), batched=True), START, needs="torch"
+    ),
     "JAX residuals": Entry(lambda: jax_residuals("squares"), START, needs="jax"),
     "JAX residuals, two for an example, weights, cauchy": Entry(
         lambda: jax_residuals("cauchy", np.linspace(0.1, 2.0, N), pairs=True), START, needs="jax"

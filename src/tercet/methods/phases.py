@@ -13,7 +13,7 @@ from tercet.control.ray import Ray
 from tercet.control.sigma import Control, Evidence, Miss
 from tercet.critical.looks import WayDown
 from tercet.methods.noise import Noise, noise_of
-from tercet.objectives.base import NotFiniteError
+from tercet.objectives.base import PRODUCTS, NotFiniteError
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Forecast, Meets, Step, Vector
 from tercet.subsolvers.base import Ask, Taylor
@@ -145,7 +145,7 @@ def asked(parts: Parts, state: State, at: Expansion) -> Ask:
     c = memory.control
     if not isfinite(c.radius):
         size = ahead * model.size
-        c = parts.begin(c, size, lambda: ahead * cauchy(model.taylor))
+        c = parts.begin(c, size, lambda: ahead * cauchy(model.taylor, parts.linear))
     return Ask(c.sigma2, c.sigma3, parts.power, c.radius, parts.buys_first, memory.unexplained)
 
 
@@ -176,16 +176,17 @@ def left_over(before: float, at: Expansion, judged: Judged) -> float:
     return length(judged.slope - step.quadratic.gradient) / max(length(at.model.taylor.g), 1e-300)
 
 
-def cauchy(taylor: Taylor) -> float:
+def cauchy(taylor: Taylor, linear: bool) -> float:
     """|g| / u'Bu along u = g / |g|, the length of the step of steepest descent; |g| where f bends down along it.
 
-    One product with B.
+    One product with B, or, where B is not worth forming and residuals are known, with the Gauss-Newton matrix.
     """
     size = length(taylor.g)
     if size == 0.0:
         return 0.0
     u = taylor.g / size
-    bend = float(u @ taylor.B.hessian_product(u))
+    known = linear and len(u) > PRODUCTS
+    bend = taylor.B.linear().along(u) if known else float(u @ taylor.B.hessian_product(u))
     return size / bend if bend > 0.0 else size
 
 

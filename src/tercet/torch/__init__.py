@@ -1,4 +1,4 @@
-"""PyTorch: finite sums of torch functions for `tercet.minimize`, and STM as a `torch.optim.Optimizer`.
+"""PyTorch: finite sums and sums of squares of torch functions for `minimize`, and STM as a `torch.optim.Optimizer`.
 
 problem = tercet.torch.FiniteSum(loss, (X, y))
 result = tercet.minimize(problem, module)
@@ -12,9 +12,10 @@ try:
     from tercet.torch.finite_sum import FiniteSum
     from tercet.torch.graph import NotDifferentiableError
     from tercet.torch.optimizer import STM
+    from tercet.torch.residuals import Residuals
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise ImportError("tercet.torch needs PyTorch: pip install 'tercet[torch]'.") from error
 
-__all__ = ["STM", "FiniteSum", "NotDifferentiableError"]
+__all__ = ["STM", "FiniteSum", "NotDifferentiableError", "Residuals"]

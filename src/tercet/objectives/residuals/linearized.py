@@ -46,6 +46,11 @@ class Linearized:
         A = self.rows[:, :-1]
         return A.T @ A
 
+    def along(self, v: Vector) -> float:
+        """|root v|^2."""
+        image = self.rows[:, :-1] @ v
+        return float(image @ image)
+
     @once
     def bend(self) -> Vector:
         """The diagonal of root'root: how strongly f bends along each variable, by this model."""
@@ -83,6 +88,10 @@ class Scaled:
         """It has no units of x."""
         return self.own.image
 
+    def along(self, v: Vector) -> float:
+        """|root E v|^2."""
+        return self.own.along(self.E * v)
+
     @property
     def gram(self) -> Matrix:
         """E root'root E."""
@@ -111,7 +120,10 @@ def rows_of(r: Vector, J: Matrix, w: Vector, loss: Outer, terms: int) -> Matrix:
     slope, h = loss.weights(r)
     scale = np.sqrt(w * h / terms)
     image = np.sqrt(w / (terms * h)) * slope
-    return np.concatenate([scale[:, None] * J, image[:, None]], axis=1)
+    rows = np.empty((len(r), J.shape[1] + 1))
+    np.multiply(scale[:, None], J, out=rows[:, :-1])
+    rows[:, -1] = image
+    return rows
 
 
 def reduced(rows: Matrix) -> Matrix:

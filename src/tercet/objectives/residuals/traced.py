@@ -16,7 +16,20 @@ from tercet.records import Matrix, Rows, Tensor, Vector
 
 GROUPS = 16  # gradients come in this many groups of examples, whose spread is the sampling error
 FORMED = 200  # up to this many variables Hessians are formed
+FACTORED = 3000  # up to this many variables the Jacobian is factored
 KEPT = 1 << 24  # numbers in the Jacobian of all examples, up to which it gives the gradient, too
+
+
+def residual_traits(d: int, provenance: str, epsilon: float) -> Traits:
+    """The Hessian of few variables is worth forming, and takes a product for each, some of them at once; the Jacobian
+    is worth factoring for many more."""
+    return Traits(
+        dense=d <= FORMED,
+        hessian_cost=max(2.0, d / 8),
+        residuals=d <= FACTORED,
+        provenance=provenance,
+        epsilon=epsilon,
+    )
 
 
 class ResidualKernels:
@@ -85,14 +98,8 @@ class TracedResiduals:
 
     @property
     def traits(self) -> Traits:
-        """J is worth forming where the Hessian is; a Hessian is a product for each variable, some of them at once."""
-        return Traits(
-            dense=self.d <= FORMED,
-            hessian_cost=max(2.0, self.d / 8),
-            residuals=True,
-            provenance="derivatives of the residuals by JAX",
-            epsilon=float(np.finfo(self.dtype).eps),
-        )
+        """By JAX."""
+        return residual_traits(self.d, "derivatives of the residuals by JAX", float(np.finfo(self.dtype).eps))
 
     @property
     def whole_jacobian(self) -> bool:
@@ -154,9 +161,9 @@ class TracedView:
     def jacobian(self, x: Vector) -> Matrix:
         """J, a row for each residual."""
         o = self.objective
-        parts = self.each("jacobian", x, weighted=False)
-        rows = np.concatenate([p.reshape(-1, o.width * o.d) for p in parts])[: self.terms]
-        return rows.astype(np.float64).reshape(-1, o.d)
+        parts = [p.reshape(-1, o.width * o.d) for p in self.each("jacobian", x, weighted=False)]
+        rows = (parts[0] if len(parts) == 1 else np.concatenate(parts))[: self.terms]
+        return rows.astype(np.float64, copy=False).reshape(-1, o.d)
 
     @property
     def row_weights(self) -> Vector:
