@@ -239,7 +239,7 @@ def deviation(f: Callable[..., Any], x: Any, p: Vector, pcov: Matrix, domain: Do
     def at(q: Vector) -> Vector:
         return evaluated(f, x, q)
 
-    columns = [domain.difference(at, p, np.eye(1, len(p), j)[0], float(step[j])) for j in free]
+    columns = [domain.difference(at, p, np.eye(1, len(p), j)[0], float(step[j])) for j in free.tolist()]
     J = np.stack(columns, axis=-1) if columns else np.zeros((*np.shape(at(p)), 0))
     with np.errstate(invalid="ignore"):  # 0 times inf, where nothing is known of a parameter
         return np.sqrt(np.maximum(np.einsum("...i,ij,...j->...", J, pcov[np.ix_(free, free)], J), 0.0))
