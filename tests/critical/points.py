@@ -24,6 +24,9 @@ class Polynomial:
         x = self.x
         return float(self.g @ x + x @ self.B @ x / 2 + np.einsum("abc,a,b,c", self.T, x, x, x) / 6)
 
+    def limits(self, V):
+        return None
+
     def gradient(self):
         return self.g + self.B @ self.x + self.T @ self.x @ self.x / 2
 

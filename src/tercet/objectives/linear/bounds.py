@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tercet.objectives.capabilities import Limits
+from tercet.objectives.suprema import EXACT, loss_suprema, penalty_bounds
 from tercet.records import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -57,11 +58,9 @@ def limits(point: LinearPoint, V: Matrix) -> Limits:
     (and the penalty's part), and a sum of k products is rounded by at most k eps of the sum of their sizes, a margin of
     size |a_i|'|x| by d eps of that.
     """
-    from tercet.theory.constants import loss_suprema, penalty_bounds  # which knows linear models, too
-
     view, x, m = point.view, np.abs(point.x), point.terms
     sup = loss_suprema(view.loss, view.y)
-    top, units = (np.inf if sup.how.startswith("estimate") else sup.third), (m + len(x) + FEW) * EPS
+    top, units = (sup.third if sup.how == EXACT else np.inf), (m + len(x) + FEW) * EPS
     if top == np.inf:
         return Limits(np.inf, np.zeros(len(x)), np.zeros(len(x)))
     third, sums, squares = 0.0, np.zeros(len(x)), np.zeros(len(x))
