@@ -126,6 +126,14 @@ def test_an_exponential_that_falls_for_ever_is_flat_in_any_units(u, c, shift):
     assert 25 <= result.x[0] / u <= 60  # where nothing more is to be gained, not where numbers end
 
 
+@pytest.mark.parametrize("c", [1e-6, 1.0, 1e6])
+def test_a_hill_that_x_came_down_from_is_not_stepped_over(c):
+    """c + c / (1 + x^2): far out f is flat to both sides, and on the other side of the hill, too."""
+    result = tercet.minimize(lambda x: c * (1.0 + 1.0 / (1.0 + x[0] ** 2)), np.ones(1))
+    assert result.status is Status.FLAT
+    assert result.certificate.ray == (1.0,)
+
+
 @pytest.mark.parametrize("units", [(1.0, 1.0, 1.0), (1e-6, 1.0, 1e6)], ids=["as it is", "columns in other units"])
 @pytest.mark.parametrize("seed", range(4))
 def test_separable_classes_without_a_penalty_are_flat(seed, units):

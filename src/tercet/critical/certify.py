@@ -33,6 +33,7 @@ SHOWS = 0.1  # of what Newton's step promises: where f falls by as much, it is m
 MIXED = 8  # from three on, also along so many random combinations of all of them
 EDGES = 8  # of a cone of directions: chi_2 takes an eigenvalue problem for each set of them
 BEYOND = 10.0  # looks begin this many times as far out as x may be wrong
+NEAREST = 0.1  # spans of x, where looks begin at the latest: a hill that x came over is not to be stepped over
 UNSURE = 0.01  # of a row of B: where rounding changes it by more, it is not told from 0
 
 
@@ -227,7 +228,8 @@ class Examination:
 
         self.notes.append(f"f looked at along {len(doubts)} direction{'s' * (len(doubts) > 1)}")
         doubts = [replace(each, v=each.v / float(np.max(np.abs(each.v) / D))) for each in doubts]
-        return look_along(sight, doubts, BEYOND * max(relative, float(np.max(np.abs(s) / D))), reach, correct)
+        first = BEYOND * max(relative, float(np.max(np.abs(s) / D)))
+        return look_along(sight, doubts, min(first, NEAREST), reach, correct)
 
 
 def certify(
