@@ -75,7 +75,7 @@ def test_least_squares_in_a_box_as_scipy_solves_them(seed):
 def test_coefficients_that_are_not_negative_as_nnls_finds_them(seed):
     rng = np.random.default_rng(seed)
     A, b = rng.standard_normal((30, 12)), rng.standard_normal(30)
-    x, left = scipy.optimize.nnls(A, b)
+    x, _ = scipy.optimize.nnls(A, b)
     model = tercet.LinearModel(A, b, "squares")
     r = tercet.minimize(model, bounds=[(0, None)] * 12)
     assert r.success
