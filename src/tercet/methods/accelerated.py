@@ -94,9 +94,7 @@ def check_settings(settings: Settings) -> None:
     """The scheme is one, the constant is positive."""
     call, scheme = type(settings).__name__, settings.scheme
     if isinstance(scheme, type) or not all(hasattr(scheme, name) for name in ("propose", "absorb", "bound")):
-        raise ValueError(
-            f"{call}(scheme={scheme!r}): give NearOptimal(), EstimateSequence() or Unaccelerated() of tercet.methods."
-        )
+        raise ValueError(f"{call}(scheme={scheme!r}): give NearOptimal(), EstimateSequence() or Unaccelerated().")
     if settings.lipschitz is not None:
         positive(call, "lipschitz", settings.lipschitz, 1e100)
     flag(call, "restart", settings.restart)
