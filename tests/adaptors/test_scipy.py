@@ -246,8 +246,8 @@ def test_options_that_cannot_be_meant_are_refused(options, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"bounds": [(0, 2)] * 3}, "3 pairs for"),
-        ({"bounds": [(2, 0)] * 2}, "cross"),
+        ({"bounds": [(0, 2)] * 2}, "2 pairs for 3 variables"),
+        ({"bounds": [(2, 0)] * 3}, "cross"),
         ({"constraints": {"type": "eq", "fun": rosen}}, "without constraints"),
         ({"constraints": scipy.optimize.LinearConstraint(np.eye(3), 0, 1)}, "without constraints"),
         ({"hess": scipy.optimize.BFGS()}, "hess=.*BFGS.*leave it out"),
