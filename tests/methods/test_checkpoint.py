@@ -28,7 +28,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2000, 6))
 Y = (X @ np.ones(6) + RNG.standard_normal(2000) > 0).astype(float)
 PROBLEM = tercet.LinearModel(X, Y, l2=1e-4)
-START = 1.5 * RNG.standard_normal(6)
+START = 0.9 * RNG.standard_normal(6)
 
 METHODS = {
     "STM": tercet.STM(),
@@ -608,7 +608,7 @@ X = rng.standard_normal((2000, 6))
 Y = (X @ np.ones(6) + rng.standard_normal(2000) > 0).astype(float)
 problem = tercet.LinearModel(X, Y, l2=1e-4)
 print("ready", flush=True)
-tercet.minimize(problem, 1.5 * rng.standard_normal(6), checkpoint=sys.argv[1], callback=lambda info: time.sleep(0.02))
+tercet.minimize(problem, 0.9 * rng.standard_normal(6), checkpoint=sys.argv[1], callback=lambda info: time.sleep(0.02))
 """
 
 
