@@ -1,5 +1,6 @@
 """`minimize(bounds=...)`: against independent solvers, at saddles and degenerate points, for every kind of problem."""
 
+import importlib
 import warnings
 
 import jax.numpy as jnp
@@ -9,8 +10,10 @@ import scipy.optimize
 
 import tercet
 from tercet.domain import Box, domain_of
+from tercet.methods import checkpoint
 
 INF = np.inf
+minimizing = importlib.import_module("tercet.methods.minimize")
 
 
 class Fenced:
@@ -353,6 +356,17 @@ def test_a_run_goes_on_from_a_checkpoint_within_its_bounds(tmp_path):
     assert np.array_equal(r.x, whole.x)
     assert r.certificate == whole.certificate
     assert r.certificate.active
+
+
+def test_a_checkpoint_that_stands_outside_its_bounds_is_refused(tmp_path, monkeypatch):
+    model = tercet.LinearModel(np.eye(3), [1.0, 0.0, 1.0], "logistic", l2=0.1)
+    path = tmp_path / "run"
+    tercet.minimize(model, np.full(3, 0.2), bounds=[(0, 0.3)] * 3, max_iterations=1, checkpoint=path)
+    past = checkpoint.read(path)
+    past.settings["bounds"] = [[0.0] * 3, [0.25] * 3]
+    monkeypatch.setattr(minimizing, "read", lambda _: past)
+    with pytest.raises(ValueError, match="x is outside its bounds"):
+        tercet.resume(path, model)
 
 
 @pytest.mark.parametrize("kind", ["hessian", "sandwich"])

@@ -48,9 +48,10 @@ def check(past: Checkpoint, run: Run) -> None:
     names = {"x", "point", "origin", "sizes", "memory", "stream", "sampled", "scale", "before"}
     need(isinstance(state, dict) and set(state) - {"extra"} == names, "its state has other parts")
     need(isinstance(state.get("extra", {}), dict), "what its method keeps is no record")
-    vector("x", state["x"], run.d)
-    if state["before"] is not None:
-        vector("the x before", state["before"], run.d)
+    for name, x in (("x", state["x"]), ("the x before", state["before"])):
+        if x is not None or name == "x":
+            vector(name, x, run.d)
+            need(np.array_equal(run.domain.project(x), x), f"{name} is outside its bounds")
     need(isinstance(state["sampled"], bool), "sampled is no truth value")
     need(0 <= number(state["scale"]) < inf, "its scale is no size")
     need(state["origin"] is None or not isnan(number(state["origin"])), "f at its start is no number")
