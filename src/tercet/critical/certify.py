@@ -17,7 +17,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tercet.checks import number
-from tercet.critical.errors import DIGITS, ROUNDED, Curvature, Errors, digits, errors_of, newton_step, told_from_zero
+from tercet.critical.errors import (
+    DIGITS,
+    RESOLVED,
+    ROUNDED,
+    Curvature,
+    Errors,
+    digits,
+    errors_of,
+    newton_step,
+    told_from_zero,
+)
 from tercet.critical.looks import VISIBLE, Doubt, Seen, Sight, WayDown, look_along, sides_of
 from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_on_cone, lowest_pair
 from tercet.critical.proof import proved
@@ -271,7 +281,8 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     B = point.hessian() if told.all() else point.hessian() * np.outer(told, told)
     now = replace(way, bend=np.abs(np.diag(B)))
     D = now.spans
-    curvature = Curvature.of(B, now.lengths(D, epsilon**2), epsilon, D)
+    least = max(epsilon, exam.traits.blur / RESOLVED)
+    curvature = Curvature.of(B, now.lengths(D, epsilon**2), least, D)
     noise, of_f = exam.rounding()
     noise = np.where(B.any(axis=1), noise, 0.0)
     third = (lambda s: point.third_product(s, s)) if t.order >= 3 else None

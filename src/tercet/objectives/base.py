@@ -103,6 +103,7 @@ class Traits:
     residuals: bool = False  # its points know a root of their Gauss-Newton matrix (`Linear`)
     provenance: str = "derivatives as given"  # how they are computed, in words, for the certificate
     epsilon: float = float(np.finfo(float).eps)  # of the precision in which f is computed
+    blur: float = 0.0  # beside its diagonal, how wrong a Hessian may be that is made of differences
     in_memory: int | None = None  # the largest sample at hand; what is beyond takes a pass over data elsewhere
 
     @staticmethod

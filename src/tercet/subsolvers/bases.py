@@ -64,7 +64,9 @@ class Squares:
         return float(self.values[0])
 
     def solver(self, rise: float) -> Any:
-        """v -> v / (q^2 + rise)."""
+        """v -> v / (q^2 + rise); None where that is no positive matrix."""
+        if not self.values[-1] + rise > 0.0:
+            return None
         return lambda v: v / (self.values + rise)
 
 

@@ -55,6 +55,7 @@ class CallResiduals:
             provenance=f"residuals as given; {made if self.jac else made.replace('of jac', 'of the residuals')}"
             + ("" if self.jac else ", and their Jacobian, too")
             + ", good to fewer digits",
+            blur=10.0 * EPS ** (2 / 3 if self.jac else 7 / 15),  # what g is good to, over the width of its differences
         )
 
     def clocked(self, look: Callable[[], None]) -> CallResiduals:
