@@ -106,9 +106,10 @@ class Outer:
         return Outer(str(name), float(scale))
 
     def value(self, r: Any, xp: Any = np) -> Any:
-        """rho(r), elementwise, by NumPy or by `xp`."""
+        """rho(r), elementwise, by NumPy or by `xp`; inf, without a warning, where that is too large."""
         c = self.scale
-        return squares(r, xp) if self.name == "squares" else c * c * FORMULAS[self.name](r / c, xp)
+        with np.errstate(over="ignore"):
+            return squares(r, xp) if self.name == "squares" else c * c * FORMULAS[self.name](r / c, xp)
 
     def derivatives(self, r: Vector) -> Three:
         """rho, rho' and rho''."""
