@@ -59,7 +59,8 @@ class Functions:
         n = np.sqrt(len(problem.data[0]))
 
         def rows(x: Any, *d: Any) -> Any:
-            return jax.vmap(lambda *e: jax.grad(problem.residual)(x, *e))(*d) / n
+            J = jax.vmap(lambda *e: jax.grad(problem.residual)(x, *e))(*d) / n
+            return J if problem.l2 is None else jnp.concatenate([J, jnp.diag(np.sqrt(problem.l2))])
 
         self.both_, self.vector_, self.rows_ = jax.jit(jax.value_and_grad(half)), jax.jit(problem.vector), jax.jit(rows)
 
@@ -82,7 +83,8 @@ Run = Callable[[Functions, np.ndarray, Watch], None]
 
 def ours(functions: Functions, x0: np.ndarray, watch: Watch) -> None:
     """`minimize` on `Residuals`, with its defaults but for the tolerance."""
-    problem = tercet.Residuals(functions.problem.residual, functions.problem.data, chunk=8192)
+    p = functions.problem
+    problem = tercet.Residuals(p.residual, p.data, l2=0.0 if p.l2 is None else p.l2, chunk=8192)
 
     def callback(info: tercet.Info) -> bool:
         try:

@@ -27,6 +27,7 @@ class Problem:
     data: tuple[np.ndarray, ...]
     widths: tuple[int, ...]  # of the network's layers
     error: Callable[[np.ndarray], float] | None = None
+    l2: np.ndarray | None = None  # of each parameter
 
     @property
     def d(self) -> int:
@@ -43,7 +44,8 @@ class Problem:
     def vector(self, x: Any, *data: Any) -> Any:
         """All residuals, scaled so that f is half of their sum of squares."""
         r = jax.vmap(lambda *e: self.residual(x, *e))(*data)
-        return jnp.ravel(r) / np.sqrt(len(self.data[0]))
+        r = jnp.ravel(r) / np.sqrt(len(self.data[0]))
+        return r if self.l2 is None else jnp.concatenate([r, np.sqrt(self.l2) * x])
 
 
 def perceptron(widths: tuple[int, ...]) -> Network:
@@ -250,7 +252,17 @@ def regression(widths: tuple[int, ...] = (10, 16, 18, 1), n: int = 2000) -> Prob
     return Problem("regression", lambda x, p, target: net(x, p) - target, (X, y), widths)
 
 
+def classifier(n: int = 50_000) -> Problem:
+    """The network of `benchmarks.speed.sums`: squared error of a sigmoid over noisy labels, weight decay 1e-4."""
+    widths, rng = (10, 8, 1), np.random.default_rng(3)
+    net, X = perceptron(widths), rng.standard_normal((n, 10))
+    y = (np.sin(X @ rng.standard_normal(10)) + 0.3 * rng.standard_normal(n) > 0).astype(float)
+    l2 = 1e-4 * np.repeat([1.0, 0.0, 1.0, 0.0], [80, 8, 8, 1])
+    return Problem("classifier", lambda x, p, t: jax.nn.sigmoid(net(x, p)) - t, (X, y), widths, None, l2)
+
+
 PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "classifier": classifier,
     "regression": regression,
     "poisson2": lambda: poisson(2, (2, 64, 1), 900, 120, waves=True),
     "poisson3": lambda: poisson(3, (3, 32, 32, 1), 2000, 500, waves=True),

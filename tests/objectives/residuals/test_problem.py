@@ -146,3 +146,40 @@ def test_residuals_that_change_their_number_end_the_run():
 
     with pytest.raises(ValueError, match="keep their number"):
         tercet.minimize(tercet.Residuals.of(fun), np.array([1.0]))
+
+
+@pytest.mark.parametrize("kept", [1 << 24, 1])
+def test_a_penalty_is_that_of_residuals_of_its_own(kept, monkeypatch):
+    from tercet.objectives.base import Priced
+
+    monkeypatch.setattr(traced, "KEPT", kept)
+    rng = np.random.default_rng(3)
+    A, y, x, v = rng.standard_normal((30, 4)), rng.standard_normal(30), rng.standard_normal(4), rng.standard_normal(4)
+    l2 = np.array([0.3, 0.0, 2.0, 0.1])
+
+    def f(p):
+        r = jax.numpy.sin(A @ p) - y
+        return 0.5 * jax.numpy.mean(r * r) + 0.5 * jax.numpy.sum(l2 * p * p)
+
+    problem = tercet.Residuals(lambda p, a, b: jax.numpy.sin(a @ p) - b, (A, y), l2=l2, chunk=16)
+    at = problem.bind(x).objective.over(None).at(x)
+    plain = lambda a: a.result if isinstance(a, Priced) else a  # noqa: E731
+    with jax.enable_x64(True):
+        g, B = np.asarray(jax.grad(f)(x)), np.asarray(jax.hessian(f)(x))
+        assert plain(at.value()) == pytest.approx(float(f(x)), rel=1e-12)
+    np.testing.assert_allclose(plain(at.gradient()), g, rtol=1e-10)
+    np.testing.assert_allclose(plain(at.hessian()), B, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(plain(at.product(2, v)), B @ v, rtol=1e-9, atol=1e-12)
+    linear = plain(at.linear())
+    np.testing.assert_allclose(linear.root.T @ linear.image, g, rtol=1e-10)
+    result = tercet.minimize(problem, x)
+    assert result.success
+    assert float(np.linalg.norm(np.asarray(plain(problem.bind(x).objective.over(None).at(result.x).gradient())))) < 1e-7
+
+
+@pytest.mark.parametrize("l2", [-1.0, np.inf, np.nan, np.array([1.0, -1.0])])
+def test_a_penalty_that_is_none_is_refused(l2):
+    with pytest.raises(ValueError, match="l2"):
+        tercet.Residuals(lambda p, a: a * p, np.ones(3), l2=l2)
+    with pytest.raises(ValueError, match="structure"):
+        tercet.Residuals(lambda p, a: a * p[0], np.ones(3), l2=np.ones(3)).bind(np.ones(2))

@@ -39,6 +39,7 @@ class Residuals:
         weights: Any = None,
         *,
         scale: float = 1.0,
+        l2: Any = 0.0,
         chunk: int = 2048,
     ):
         jax = import_jax("Residuals")
@@ -56,6 +57,10 @@ class Residuals:
             )
         self.n = sizes.pop()
         self.weights = np.ones(self.n) if weights is None else check_weights(weights, self.n)
+        self.l2 = l2
+        for leaf in jax.tree_util.tree_leaves(l2):
+            if not np.all(np.isfinite(np.asarray(leaf, dtype=float)) & (np.asarray(leaf, dtype=float) >= 0)):
+                raise ValueError(f"Residuals(l2={l2!r}): give a number, or a structure like x0, at least 0 and finite.")
 
     @staticmethod
     def of(
@@ -79,6 +84,7 @@ class Residuals:
             "residual": name_of(self.residual),
             "loss": repr(self.loss),
             "weights": digest(self.weights),
+            "l2": digest(*(np.asarray(leaf, dtype=float) for leaf in jax.tree_util.tree_leaves(self.l2))),
             "data": digest(*jax.tree_util.tree_leaves(self.data)),
         }
 
@@ -104,7 +110,10 @@ class Residuals:
         call = "Residuals(residual=...)"
         width, kernels = kernels_of(jax, call, residual, self.loss, start, dtype, example)
         size = min(self.chunk, self.n)
-        objective = TracedResiduals(start.size, self.n, width, size, data, self.weights, self.loss, kernels, dtype, jax)
+        l2 = penalties(self.l2, x0, start.size)
+        objective = TracedResiduals(
+            start.size, self.n, width, size, data, self.weights, self.loss, kernels, dtype, jax, l2
+        )
         return Bound(objective, start, restore)
 
 
@@ -188,8 +197,20 @@ class ResidualVector:
                 return None  # not a JAX function; if it is broken otherwise, its first call will tell
             raise
         data = (np.zeros((1, 1), dtype=dtype),)
-        objective = TracedResiduals(start.size, 1, width, 1, data, np.ones(1), self.loss, kernels, dtype, jax)
+        objective = TracedResiduals(start.size, 1, width, 1, data, np.ones(1), self.loss, kernels, dtype, jax, np.zeros(start.size))
         return Bound(objective, start, restore)
+
+
+def penalties(l2: Any, x0: Any, d: int) -> Vector:
+    """l2 of each variable; ValueError where it is neither a number nor like x0."""
+    tree = import_jax("Residuals").tree_util
+    leaves, own = tree.tree_leaves(l2), tree.tree_leaves(x0)
+    if np.ndim(l2) == 0 and len(leaves) == 1:
+        return np.full(d, float(leaves[0]))
+    alike = tree.tree_structure(l2) == tree.tree_structure(x0)
+    if not alike or [np.shape(a) for a in leaves] != [np.shape(a) for a in own]:
+        raise ValueError("Residuals(l2=...): l2 is a number or has the structure and the shapes of x0.")
+    return np.concatenate([np.asarray(leaf, dtype=np.float64).ravel() for leaf in leaves])
 
 
 def examples(leaf: Any) -> NDArray[Any]:

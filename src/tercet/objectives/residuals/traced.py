@@ -95,6 +95,21 @@ class TracedResiduals:
     kernels: ResidualKernels
     dtype: np.dtype[Any]
     jax: Any
+    l2: Vector  # of each variable
+
+    def penalty(self, x: Vector) -> float:
+        """1/2 sum l2_j x_j^2."""
+        return 0.5 * float((self.l2 * x) @ x)
+
+    def lines(self, rows: Matrix, x: Vector) -> Linearized:
+        """Residuals as straight lines, and sqrt(l2_j) x_j below them where there is a penalty."""
+        (own,) = np.nonzero(self.l2)
+        if not len(own):
+            return Linearized(rows)
+        more = np.zeros((len(own), self.d + 1))
+        more[np.arange(len(own)), own] = np.sqrt(self.l2[own])
+        more[:, -1] = np.sqrt(self.l2[own]) * x[own]
+        return Linearized(np.concatenate([rows, more]))
 
     @property
     def traits(self) -> Traits:
@@ -152,6 +167,11 @@ class TracedView:
         parts = self.each(name, x, *more)
         return sum(np.asarray(part, dtype=np.float64) for part in parts) / self.terms
 
+    def product(self, order: int, x: Vector, *vectors: Vector) -> Vector:
+        """hess f(x) v or third f(x)[u, v]."""
+        bent: Vector = self.mean("hvp" if order == 2 else "tvp", x, *vectors)
+        return bent + self.objective.l2 * vectors[0] if order == 2 else bent
+
     def residuals(self, x: Vector) -> Vector:
         """r, flat."""
         parts = self.each("residuals", x, weighted=False)
@@ -190,8 +210,8 @@ class TracedPoint:
 
     def value(self) -> float:
         """f(x): one evaluation of every residual."""
-        loss = self.view.objective.loss
-        return float(self.view.row_weights @ loss.value(self.r)) / self.view.terms
+        o = self.view.objective
+        return float(self.view.row_weights @ o.loss.value(self.r)) / self.view.terms + o.penalty(self.x)
 
     @once
     def terms_slopes(self) -> Matrix:
@@ -209,7 +229,7 @@ class TracedPoint:
         """grad f(x) = (1/m) J'(w rho')."""
         price, o = self.paid(), self.view.objective
         slope = self.view.row_weights * o.loss.weights(self.r)[0]
-        return Priced(self.J.T @ slope / self.view.terms, gradient=price)
+        return Priced(self.J.T @ slope / self.view.terms + o.l2 * self.x, gradient=price)
 
     @property
     def group_sums(self) -> Matrix:
@@ -225,8 +245,8 @@ class TracedPoint:
     @once
     def root(self) -> Linearized:
         """By QR of the weighted Jacobian."""
-        v = self.view
-        return Linearized(rows_of(self.r, self.J, v.row_weights, v.objective.loss, v.terms))
+        v, o = self.view, self.view.objective
+        return o.lines(rows_of(self.r, self.J, v.row_weights, o.loss, v.terms), self.x)
 
     @once
     def remainder(self) -> Matrix:
@@ -256,7 +276,7 @@ class TracedPoint:
 
     def product(self, order: int, *vectors: Vector) -> Vector:
         """hess f(x) v or third f(x)[u, v]."""
-        return self.view.mean("hvp" if order == 2 else "tvp", self.x, *vectors)
+        return self.view.product(order, self.x, *vectors)
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V."""
@@ -293,15 +313,17 @@ class LargePoint:
 
     def first(self) -> tuple[float, Vector]:
         """f(x) and its gradient in one pass."""
-        v = self.view
-        if not v.whole:
-            return float(np.sum(self.grouped[0])) / v.terms, np.sum(self.grouped[1], axis=0) / v.terms
-        parts = v.each("first", self.x)
-        return float(sum(p[0] for p in parts)) / v.terms, sum(p[1].astype(np.float64) for p in parts) / v.terms
+        v, o = self.view, self.view.objective
+        if v.whole:
+            parts = v.each("first", self.x)
+            f, g = float(sum(p[0] for p in parts)), sum(p[1].astype(np.float64) for p in parts)
+        else:
+            f, g = float(np.sum(self.grouped[0])), np.sum(self.grouped[1], axis=0)
+        return f / v.terms + o.penalty(self.x), g / v.terms + o.l2 * self.x
 
     def value(self) -> float:
         """f(x)."""
-        return float(self.view.mean("total", self.x))
+        return float(self.view.mean("total", self.x)) + self.view.objective.penalty(self.x)
 
     def gradient(self) -> Vector:
         """grad f(x)."""
@@ -332,7 +354,7 @@ class LargePoint:
             if o.loss.name != "squares":
                 gap = weights * (o.loss.derivatives(r)[2] - o.loss.weights(r)[1])
                 less += J.T @ (gap[:, None] * J) / v.terms
-        return Linearized(rows), less
+        return o.lines(rows, self.x), less
 
     def linear(self, paid: bool = False) -> Priced[Linearized]:
         """A root of the Gauss-Newton matrix, by QR of one batch after the other; a gradient of each example, once."""
@@ -378,7 +400,7 @@ class LargePoint:
 
     def product(self, order: int, *vectors: Vector) -> Vector:
         """hess f(x) v or third f(x)[u, v]."""
-        return self.view.mean("hvp" if order == 2 else "tvp", self.x, *vectors)
+        return self.view.product(order, self.x, *vectors)
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V."""
