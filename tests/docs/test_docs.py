@@ -31,6 +31,7 @@ NEEDS = {
     "docs/many_starts.md": ["jax"],
     "docs/examples.md": ["jax"],
     "docs/fitting.md": ["jax", "sklearn"],
+    "docs/networks.md": ["jax"],
     "docs/scale.md": ["distributed", "sklearn"],
     "docs/adaptors.md": ["sklearn", "jax", "optimistix", "torch"],
 }

@@ -197,7 +197,9 @@ class ResidualVector:
                 return None  # not a JAX function; if it is broken otherwise, its first call will tell
             raise
         data = (np.zeros((1, 1), dtype=dtype),)
-        objective = TracedResiduals(start.size, 1, width, 1, data, np.ones(1), self.loss, kernels, dtype, jax, np.zeros(start.size))
+        objective = TracedResiduals(
+            start.size, 1, width, 1, data, np.ones(1), self.loss, kernels, dtype, jax, np.zeros(start.size)
+        )
         return Bound(objective, start, restore)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tercet.objectives.base import Priced, Traits
+from tercet.objectives.finite_sum import small_chunk
 from tercet.objectives.residuals.linearized import Curve, Linearized, reduced, rows_of
 from tercet.objectives.residuals.outer import Outer
 from tercet.once import once
@@ -51,7 +52,17 @@ class ResidualKernels:
         def rest(x: Any, batch: Any, w: Any) -> Any:
             r = residuals(x, batch)
             slope = jax.grad(lambda q: xp.sum(loss.value(q, xp)))(r) * xp.where(w > 0.0, w, 0.0)[:, None]
-            return jax.hessian(lambda p: xp.sum(slope * residuals(p, batch)))(x)
+            small = small_chunk(len(r), d)
+
+            def fold(leaf: Any) -> Any:
+                return leaf.reshape((len(r) // small, small, *leaf.shape[1:]))
+
+            def add(total: Any, part: Any) -> Any:
+                some, c = part
+                return total + jax.hessian(lambda p: xp.sum(c * residuals(p, some)))(x), None
+
+            parts = (jax.tree_util.tree_map(fold, batch), fold(slope))
+            return jax.lax.scan(add, xp.zeros((d, d), x.dtype), parts)[0]
 
         def hvp(x: Any, batch: Any, w: Any, v: Any) -> Any:
             return jax.jvp(lambda p: jax.grad(total)(p, batch, w), (x,), (v,))[1]
