@@ -1,7 +1,7 @@
 """Where x may be: everywhere, or in a box low <= x <= high.
 
 A box leaves a step the variables that are free at x: those that are not on a bound against which f falls. On these f is
-as it is everywhere, to every order; `tercet.frame.Face` restricts g, B and T to them.
+as it is everywhere, to every order; `tercet.face.Face` restricts g, B and T to them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tercet.checks import number
-from tercet.frame import Face, Frame
+from tercet.face import Face
+from tercet.frame import Frame
 from tercet.records import Vector
 from tercet.vectors import length
 

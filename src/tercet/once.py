@@ -27,3 +27,8 @@ class once(Generic[T]):  # noqa: N801 (a decorator, in the place of `property`)
         value = self.compute(record)
         object.__setattr__(record, self.name, value)  # from now on found before this descriptor
         return value
+
+
+def known(record: object, name: str) -> bool:
+    """Whether the `once` of that name was asked for."""
+    return name in vars(record)

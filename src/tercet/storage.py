@@ -84,7 +84,7 @@ def load(path: str | Path) -> Result:
 def certificate_from(saved: dict[str, Any]) -> Certificate:
     """A certificate from its fields; files of earlier versions have fewer, and asked for chi_i <= eps_i."""
     sampling = saved.get("sampling")
-    vectors = ("error_x", "bound_x", "involved", "way_down", "ray")
+    vectors = ("error_x", "bound_x", "involved", "way_down", "ray", "active", "weak", "multipliers")
     parts: dict[str, Any] = {name: tuple(saved[name]) for name in vectors if saved.get(name) is not None}
     kernel = tuple(tuple(v) for v in saved.get("kernel", ()))
     converged = saved.get("converged", saved["chi1"] <= saved["eps1"])

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -27,8 +28,15 @@ def decay(X, height, rate, floor):
     return height * np.exp(-rate * np.asarray(X)[:, 0]) + floor
 
 
-def plane(X, a, b):
-    return a + b * np.sum(np.asarray(X), axis=1)
+@dataclass(frozen=True)
+class Plane:
+    """A function whose name is the same in every process, as that of a test has to be."""
+
+    def __call__(self, X, a, b):
+        return a + b * np.sum(np.asarray(X), axis=1)
+
+
+plane = Plane()
 
 
 Y = decay(X, *TRUE) + 0.05 * RNG.standard_normal(60)

@@ -21,7 +21,8 @@ from tercet.critical.certify import Tolerances, Travelled, certify
 from tercet.critical.errors import DIGITS
 from tercet.critical.looks import WayDown
 from tercet.domain import Box, Domain
-from tercet.frame import FacePoint, Reach, embed
+from tercet.face import FacePoint, embed
+from tercet.frame import Reach
 from tercet.objectives.base import Traits
 from tercet.objectives.metered import Known, MeteredPoint
 from tercet.records import Certificate, Matrix, Rows, Vector
@@ -223,3 +224,7 @@ class ConePoint:
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on T over the span of V."""
         return self.face.third_bound(V, tight)
+
+    def limits(self, V: Matrix) -> None:
+        """Nothing is proved between bounds: the stationary point that a proof finds may lie beyond one."""
+        return None

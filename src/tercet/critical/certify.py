@@ -28,7 +28,7 @@ from tercet.critical.errors import (
     newton_step,
     told_from_zero,
 )
-from tercet.critical.looks import VISIBLE, Doubt, Seen, Sight, WayDown, look_along, sides_of
+from tercet.critical.looks import LOOKED, VISIBLE, Doubt, Seen, Sight, WayDown, directions, look_along, sides_of
 from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_on_cone, lowest_pair
 from tercet.critical.proof import proved
 from tercet.domain import EVERYWHERE, Domain
@@ -37,10 +37,7 @@ from tercet.objectives.base import Traits
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Certificate, Flags, Matrix, Vector
 
-LOOKED = 8  # along at most this many directions of a near-kernel f is looked at
-PAIRED = 4  # up to so many directions of a near-kernel, f is looked at between them too
 SHOWS = 0.1  # of what Newton's step promises: where f falls by as much, it is more than rounding
-MIXED = 8  # from three on, also along so many random combinations of all of them
 EDGES = 8  # of a cone of directions: chi_2 takes an eigenvalue problem for each set of them
 BEYOND = 10.0  # looks begin this many times as far out as x may be wrong
 NEAREST = 0.1  # spans of x, where looks begin at the latest: a hill that x came over is not to be stepped over
@@ -335,17 +332,6 @@ def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:
             break
         curvature = replace(curvature, resolution=float(curvature.values[k]))
     return curvature
-
-
-def directions(kernel: Matrix) -> list[Doubt]:
-    """Along the axes of a near-kernel, where it is small between each two of them, and along some mixtures of all."""
-    k = kernel.shape[1]
-    axes = kernel / np.linalg.norm(kernel, axis=0)
-    doubts = [Doubt(v, 3, flat=True) for v in axes.T[:LOOKED]]
-    pairs = [(i, j) for i in range(k) for j in range(i)] if k <= PAIRED else []
-    between = [axes[:, i] + sign * axes[:, j] for i, j in pairs for sign in (1.0, -1.0)]
-    mixed = list((axes @ np.random.default_rng(k).standard_normal((k, MIXED))).T) if k > 2 else []
-    return doubts + [Doubt(v, 3, flat=True) for v in between + mixed]
 
 
 def matrix_free(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown | None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tercet.domain import EVERYWHERE, Domain
-from tercet.records import Vector
+from tercet.records import Matrix, Vector
 
 EPS = float(np.finfo(float).eps)
 VISIBLE = 16.0  # a change of f by this many times its rounding error is seen
@@ -22,6 +22,9 @@ CLOSER = 60  # strides inward at the most
 FAR = 1e3  # spans of x: as far as one looks
 FARTHEST = 1.0 / EPS**0.5  # also where the third derivative is small: half of the digits of what f is made of are left
 VALLEY = 0.01  # f rises by less than this share of what it does straight ahead where a valley bends away
+LOOKED = 8  # along at most this many directions of a near-kernel f is looked at
+PAIRED = 4  # up to so many directions of a near-kernel, f is looked at between them too
+MIXED = 8  # from three on, also along so many random combinations of all of them
 
 
 def sides_of(x: Vector, epsilon: float, size: Vector) -> list[tuple[Vector, Vector]]:
@@ -154,6 +157,17 @@ class Seen:
     ray: Vector | None = None  # along this f is flat, as far as it can be seen, on one side only
     within: Vector | None = None  # how far each x_j may be off along the others: f was seen to rise there
     contradicted: bool = False  # f was seen to rise where its gradient says that it falls
+
+
+def directions(kernel: Matrix) -> list[Doubt]:
+    """Along the axes of a near-kernel, where it is small between each two of them, and along some mixtures of all."""
+    k = kernel.shape[1]
+    axes = kernel / np.linalg.norm(kernel, axis=0)
+    doubts = [Doubt(v, 3, flat=True) for v in axes.T[:LOOKED]]
+    pairs = [(i, j) for i in range(k) for j in range(i)] if k <= PAIRED else []
+    between = [axes[:, i] + sign * axes[:, j] for i, j in pairs for sign in (1.0, -1.0)]
+    mixed = list((axes @ np.random.default_rng(k).standard_normal((k, MIXED))).T) if k > 2 else []
+    return doubts + [Doubt(v, 3, flat=True) for v in between + mixed]
 
 
 def look_along(

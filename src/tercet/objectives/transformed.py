@@ -162,7 +162,7 @@ class TransformedPoint:
     def gradient(self) -> Any:
         """D g."""
         answer = self.inner.gradient()
-        self.__dict__["slope"] = np.asarray(result_of(answer))
+        object.__setattr__(self, "slope", np.asarray(result_of(answer)))  # what the `once` would have computed
         return self.as_priced(self.maps[1] * self.slope, answer, "gradient")
 
     def product(self, order: int, *vectors: Vector) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ PAUSE = 0.1  # seconds between two looks at the clock, or at whether anybody sti
 ITEM, ERROR, END = range(3)
 
 
-def ahead(items: Iterator[T], look: Look = unwatched, depth: int = DEPTH) -> Iterator[T]:
+def ahead(items: Iterator[T], look: Look = unwatched, depth: int = DEPTH) -> Generator[T, None, None]:
     """The same items, made by a thread, at most `depth` of them ahead; what it raises is raised here.
 
     `look` is called while nothing comes, so that a read that hangs does not outlast a deadline. The thread ends when
@@ -42,7 +42,7 @@ def ahead(items: Iterator[T], look: Look = unwatched, depth: int = DEPTH) -> Ite
         except BaseException as error:  # handed to the caller
             put(ERROR, error)
 
-    def drain() -> Iterator[T]:
+    def drain() -> Generator[T, None, None]:
         Thread(target=fill, daemon=True, name="tercet-reads-ahead").start()
         try:
             while True:

@@ -56,7 +56,11 @@ class Squares:
     """diag(q^2) as a matrix for `secular`."""
 
     values: Vector
-    floor: float = 0.0
+
+    @property
+    def floor(self) -> float:
+        """None of q^2 is below 0."""
+        return 0.0
 
     @property
     def bound(self) -> float:
@@ -121,7 +125,7 @@ class Singular:
         c = np.where(seen, -slope / size, 0.0)
         if ask.sigma2 == 0.0 and length(c) <= ask.radius:
             return c, 0.0, lambda v: np.where(seen, v / size, 0.0)
-        c, mu = secular(T, slope, 0.0, ask.sigma2, ask.power, ask.radius)  # type: ignore[arg-type]  # as far as secular asks
+        c, mu = secular(T, slope, 0.0, ask.sigma2, ask.power, ask.radius)
         return c, mu, T.solver(mu)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -156,7 +156,25 @@ def target(mu: float, sigma: float, power: int, radius: float) -> float:
     return min(radius, (mu / sigma) ** (1.0 / (power - 2)) if sigma > 0.0 else np.inf)
 
 
-def secular(T: Tridiagonal, c: Vector, guess: float, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
+class Shiftable(Protocol):
+    """A symmetric matrix T that is solved with at any shift."""
+
+    @property
+    def bound(self) -> float:
+        """No |eigenvalue| exceeds it."""
+        ...
+
+    @property
+    def floor(self) -> float:
+        """max(0, -lambda_min)."""
+        ...
+
+    def solver(self, rise: float) -> Any:
+        """v -> (T + (floor + rise) I)^-1 v; None where that matrix is not positive definite."""
+        ...
+
+
+def secular(T: Shiftable, c: Vector, guess: float, sigma: float, power: int, radius: float) -> tuple[Vector, float]:
     """s and the rise mu - floor at which |s| = rho, or the smallest that rounding lets T + mu I stay definite at."""
     q, size = power - 2, length(c)
     # |s| <= |c| / rise and |s| >= |c| / (bound + mu) enclose the root.

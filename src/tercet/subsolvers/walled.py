@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tercet.frame import FacePoint, embed
+from tercet.face import FacePoint, embed
 from tercet.once import once
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Ask, Subsolver, Taylor, Workspace

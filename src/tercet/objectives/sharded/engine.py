@@ -108,7 +108,7 @@ class Local:
                 yield work(iter(rest))
                 block = rest.beyond
         finally:
-            blocks.close()  # type: ignore[attr-defined]  # a generator, typed as what it yields
+            blocks.close()
 
     def abreast(self, work: Work, chosen: Sequence[int]) -> Iterator[Any]:
         """Some shards at a time, each with a thread of its own that reads ahead."""
