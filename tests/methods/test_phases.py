@@ -67,15 +67,16 @@ def test_a_step_of_the_model_is_asked_for_with_what_is_remembered(kind):
 
 
 @pytest.mark.parametrize("start", [np.zeros(5), np.ones(5)], ids=["at 0", "away"])
-def test_the_first_radius_is_the_larger_of_x_and_of_the_step_of_steepest_descent(start):
-    """Both in the units of the step; the product with B that it takes is counted."""
+def test_the_first_radius_is_so_many_times_the_larger_of_x_and_of_the_step_of_steepest_descent(start):
+    """Both in the units of the step, `grow` times; the product with B that it takes is counted."""
     walk = Walk.of(tercet.STM(tercet.Full()), start=start)
     at = walk.expand()
     taylor, frame = at.model.taylor, at.model.frame
     g, B = taylor.g, taylor.B.hessian()
     descent = (g @ g) ** 1.5 / (g @ B @ g)
     size = np.linalg.norm(frame.coordinates(at.point.x))
-    assert solve(walk).radius == pytest.approx(max(size, descent), rel=1e-12)
+    grow = walk.parts.sigma.grow
+    assert solve(walk).radius == pytest.approx(grow * max(size, descent), rel=1e-12)
     walk.remember(control=Control(0.0, 0.0, 0.125))
     assert solve(walk).radius == 0.125
 
@@ -86,8 +87,8 @@ def test_the_step_of_steepest_descent_of_a_gradient_whose_powers_are_no_numbers_
         def hessian_product(self, v: np.ndarray) -> np.ndarray:
             return 2.0 * v
 
-    assert cauchy(SimpleNamespace(g=np.array([size, 0.0]), B=Point())) == pytest.approx(size / 2, rel=1e-12)
-    assert cauchy(SimpleNamespace(g=np.zeros(2), B=Point())) == 0.0
+    assert cauchy(SimpleNamespace(g=np.array([size, 0.0]), B=Point()), False) == pytest.approx(size / 2, rel=1e-12)
+    assert cauchy(SimpleNamespace(g=np.zeros(2), B=Point()), False) == 0.0
 
 
 def test_where_f_bends_down_along_its_gradient_that_length_is_the_one_of_the_gradient():
@@ -95,7 +96,7 @@ def test_where_f_bends_down_along_its_gradient_that_length_is_the_one_of_the_gra
         def hessian_product(self, v: np.ndarray) -> np.ndarray:
             return -3.0 * v
 
-    assert cauchy(SimpleNamespace(g=G, B=Point())) == 5.0
+    assert cauchy(SimpleNamespace(g=G, B=Point()), False) == 5.0
 
 
 @pytest.mark.parametrize(("worth", "first"), [(np.inf, True), (4.0, False), (0.0, False)])
@@ -115,7 +116,7 @@ def test_where_t_is_formed_it_is_part_of_the_first_step():
 
 
 def accepts(score: Score, gradient: Any = (0.0, 1.0)) -> bool:
-    trial = SimpleNamespace(gradient=lambda: np.array(gradient))
+    trial = SimpleNamespace(gradient=lambda: np.array(gradient), x=np.zeros(2))
     accepted, slope = DESCENT.verdict(HERE, trial, score, 0.1)
     assert not accepted or np.array_equal(slope, gradient)
     return accepted

@@ -86,8 +86,11 @@ def test_without_hope_the_run_ends_with_the_certificate_that_failed():
 
 
 @pytest.mark.parametrize(("noisy", "reason"), [(True, Status.NOISE), (False, Status.ROUNDING)])
-def test_patience_ends_after_as_many_steps_as_it_has(noisy, reason):
+def test_patience_ends_after_as_many_steps_as_it_has(noisy, reason, monkeypatch):
+    """Where the certificate sees no way down either."""
     walk = Walk.of(tercet.STM(tercet.Full()))
+    failed = Certificate(1.0, 1.0, 1.0, 1e-8, 1e-8, 1e-8, 1e-3, 3, N, N, "by hand")
+    monkeypatch.setattr(tercet.methods.stop, "certify_in", lambda *a: (failed, None))
     walk.remember(stuck=PATIENCE - 1, noisy=noisy)
     assert verdict(walk) is None
     walk.remember(stuck=PATIENCE)
@@ -124,7 +127,7 @@ def test_a_gradient_above_the_tolerance_goes_on_and_one_below_it_is_certified():
 def test_without_a_tol_a_certificate_is_asked_for_where_newtons_step_is_small_beside_x(scale, monkeypatch):
     """(x - 1)^2 in any units of f: at 1 + 1e-6 a step is taken, at 1 + 1e-9 the point is looked at."""
     asked: list[Any] = []
-    monkeypatch.setattr(tercet.methods.stop, "certify", lambda *a: asked.append(a))
+    monkeypatch.setattr(tercet.methods.stop, "certify_in", lambda *a: asked.append(a))
     problem = tercet.LinearModel(np.eye(1), np.ones(1), lambda z, y: scale * (z - y) ** 2)
     for off, looked in ((1e-6, False), (1e-9, True)):
         walk = Walk.of(tercet.STM(tercet.Full()), problem, np.array([1.0 + off]))
@@ -146,7 +149,7 @@ def replace_value(origin: Any, value: float) -> Any:
 def test_a_certificate_that_does_not_hold_yet_is_followed_by_a_step_and_asked_again_only_closer(monkeypatch):
     walk = Walk.of(tercet.STM(tercet.Full()), start=BEST)
     failed = Certificate(1e-9, 0.0, 0.0, 1e-8, 1e-8, 1e-8, 1e-3, 3, N, N, "by hand", rounding_f=1e-17)
-    monkeypatch.setattr(tercet.methods.stop, "certify", lambda *a: (failed, None))
+    monkeypatch.setattr(tercet.methods.stop, "certify_in", lambda *a: (failed, None))
     turn = verdict(walk)
     assert isinstance(turn, Turn)
     assert turn.due

@@ -33,7 +33,7 @@ from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, 
 from tercet.critical.proof import proved
 from tercet.domain import EVERYWHERE, Domain
 from tercet.frame import Reach
-from tercet.objectives.base import Traits
+from tercet.objectives.base import NotFiniteError, Traits
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Certificate, Flags, Matrix, Vector
 
@@ -158,7 +158,8 @@ class Examination:
     def rounding(self) -> tuple[Vector, float]:
         """How g and f differ from their Taylor polynomials a few units in the last place of x away: their rounding.
 
-        Rounding that stays the same so close by is seen in the second differences of f further out."""
+        Rounding that stays the same so close by is seen in the second differences of f further out. Where f is not even
+        finite so close by, nothing is known of x as a minimizer."""
         signs = np.random.default_rng(self.seed).choice([-4.0, 4.0], size=len(self.x))
         beside = self.point.view.first_at(self.x * (1.0 + self.traits.epsilon * signs))
         step, f = beside.x - self.x, self.point.value()
@@ -168,8 +169,9 @@ class Examination:
             step = self.sides[1].x - self.x
             bend = float(step @ self.point.hessian_product(step))
             second = 0.5 * abs(self.sides[0].value() + self.sides[1].value() - 2.0 * f - bend)
-        seen = [each for each in (first, second) if np.isfinite(each)]
-        return np.where(np.isfinite(off), off, 0.0), max([self.traits.epsilon * abs(f), *seen])
+        if not np.isfinite(first + second):
+            raise NotFiniteError("value")
+        return np.where(np.isfinite(off), off, 0.0), max(self.traits.epsilon * abs(f), first, second)
 
     def told(self, D: Vector) -> Flags:
         """Which rows of B are more than rounding, as second differences of B see it: along an x_j on which f does not

@@ -62,7 +62,8 @@ def certify(
         found, _ = certify_in(domain, point, bound.objective.n, tolerances, metered.traits, int(seed))
     except NotFiniteError as error:
         raise ValueError(
-            f"certify(x=...): the {error.order} of f is not finite at x; give a point of its domain."
+            f"certify(x=...): the {error.order} of f is not finite at x, or a rounding error beside it; "
+            "give a point inside its domain."
         ) from None
     except EvaluationError as error:
         cause = error.__cause__ or error
