@@ -90,17 +90,10 @@ class FacePoint:
         """The same."""
         return self.formed
 
-    def linear(self) -> Any:
-        """The residuals' root over these variables."""
-        return self.point.linear().over(self.free)
-
-    def curve(self, c: Vector) -> Any:
-        """The residuals' second derivative along c."""
-        return self.point.curve(self.whole(c)).over(self.free)
-
-    def rest(self) -> Matrix:
-        """What B has beyond root'root."""
-        return self.point.rest()[np.ix_(self.free, self.free)]
+    @property
+    def residuals(self) -> FaceResiduals:
+        """Those of the point, where it has them."""
+        return FaceResiduals(self.point.residuals, self.free, self.d)
 
     def hessian_product(self, v: Vector) -> Vector:
         """Bv."""
@@ -121,6 +114,27 @@ class FacePoint:
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on |T[y]^3| over the span of V."""
         return self.point.third_bound(None if V is None else self.whole(V), tight)
+
+
+@dataclass(frozen=True, eq=False)
+class FaceResiduals:
+    """What a point knows of its residuals, over some of its d variables."""
+
+    residuals: Any
+    free: Indices
+    d: int
+
+    def linear(self) -> Any:
+        """Their root over these variables."""
+        return self.residuals.linear().over(self.free)
+
+    def curve(self, c: Vector) -> Any:
+        """Their second derivative along c."""
+        return self.residuals.curve(embed(c, self.free, self.d)).over(self.free)
+
+    def rest(self) -> Matrix:
+        """What B has beyond root'root."""
+        return self.residuals.rest()[np.ix_(self.free, self.free)]
 
 
 def embed(v: Matrix, some: Indices, d: int) -> Matrix:

@@ -122,7 +122,7 @@ class Scaled:
         """The point seen through the units."""
         return ScaledPoint(point, self.moving)
 
-    @once
+    @property
     def moving(self) -> Vector:
         """E, and 0 for the x_j that rest."""
         return self.E if self.resting is None else np.where(self.resting, 0.0, self.E)
@@ -158,17 +158,10 @@ class ScaledPoint:
         H = self.point.hessian() * self.E
         return np.multiply(H, self.E[:, None], out=H)
 
-    def linear(self) -> Any:
-        """The residuals' root in these coordinates."""
-        return self.point.linear().scaled(self.E)
-
-    def curve(self, c: Vector) -> Any:
-        """The residuals' second derivative along Ec."""
-        return self.point.curve(self.E * c).scaled(self.E)
-
-    def rest(self) -> Matrix:
-        """What EBE has beyond root'root."""
-        return self.point.rest() * np.outer(self.E, self.E)
+    @property
+    def residuals(self) -> ScaledResiduals:
+        """Those of the point, where it has them."""
+        return ScaledResiduals(self.point.residuals, self.E)
 
     def hessian_product(self, v: Vector) -> Vector:
         """EBEv."""
@@ -185,6 +178,26 @@ class ScaledPoint:
     def third_tensor(self, V: Matrix) -> Tensor:
         """T over the columns of EV."""
         return self.point.third_tensor(self.E[:, None] * V)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledResiduals:
+    """What a point knows of its residuals, in coordinates c with s = E c."""
+
+    residuals: Any
+    E: Vector
+
+    def linear(self) -> Any:
+        """Their root in these coordinates."""
+        return self.residuals.linear().scaled(self.E)
+
+    def curve(self, c: Vector) -> Any:
+        """Their second derivative along Ec."""
+        return self.residuals.curve(self.E * c).scaled(self.E)
+
+    def rest(self) -> Matrix:
+        """What EBE has beyond root'root."""
+        return self.residuals.rest() * np.outer(self.E, self.E)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import pytest
 from tercet.objectives.callables import DENSE_LIMIT, EPS, FORMED_THIRD, CallObjective
 from tercet.objectives.capabilities import result_of
 from tercet.objectives.functions import Function
-from tercet.objectives.metered import DeadlineError, Meter, Metered
+from tercet.objectives.metered import DeadlineError, Meter, Metered, engine_of
 from tercet.records import ORDERS
 from tests.objectives.sines import GIVEN, X0, A, D, U, V, W, fun, grad, hess, hvp, third, tvp
 
@@ -209,7 +209,7 @@ def test_an_answer_counts_itself_and_the_evaluations_that_differences_took(names
     ask(point)
     assert spent(point) == {**own, **extra}
     assert {name: n for name, n in calls.items() if n} == called
-    assert not point.engine.differences.made, "each is told once"
+    assert not engine_of(point).differences.made, "each is told once"
 
 
 # the clock ----------------------------------------------------------------------------------------------------------

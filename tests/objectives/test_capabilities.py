@@ -5,7 +5,7 @@ import pytest
 
 from tercet.objectives.base import Priced, group_errors
 from tercet.objectives.capabilities import abilities, add_up, hessian_from_products, result_of, tensor_of_products
-from tercet.objectives.metered import NOTHING, Meter, Metered, exact, variance
+from tercet.objectives.metered import NOTHING, Meter, Metered, engine_of, exact, variance
 from tercet.records import Counts
 from tests.objectives.engines import AtOncePoint, SinesPoint, TwicePoint, sines
 
@@ -169,7 +169,7 @@ def test_an_engine_that_tells_its_groups_is_asked_for_the_gradient_as_it_is():
     point, asked, meter = point_of(ROWS, GroupedPoint)
     A = terms_of(ROWS)
     point.gradient()
-    np.testing.assert_allclose(point.errors(), group_errors(GroupedPoint(point.engine.view, X).group_sums, len(A)))
+    np.testing.assert_allclose(point.errors(), group_errors(GroupedPoint(engine_of(point).view, X).group_sums, len(A)))
     assert asked == [("gradient", 37)]
     assert meter.counts() == Counts(gradient=37, n=N)
 

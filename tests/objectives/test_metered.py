@@ -19,6 +19,7 @@ from tercet.objectives.metered import (
     Formed,
     Meter,
     Metered,
+    engine_of,
     exact,
     renewed,
     saved,
@@ -274,7 +275,7 @@ def test_third_derivatives_count_their_products(counted, k):
 def test_third_square_pays_only_the_rows_that_bend(counted):
     point = counted.over(ORDER[:20]).at(AT)
     s = 0.7 * np.ones(D)
-    margins, As = point.engine.margins, X[np.sort(ORDER[:20])] @ s
+    margins, As = engine_of(point).margins, X[np.sort(ORDER[:20])] @ s
     bends = np.abs(margins.coefficients(3) * As) / 2 > STRAIGHT * np.abs(margins.coefficients(2))
     assert tally(counted) == (0, 0, 0, 0)
     assert 0 < np.sum(bends) < 20
@@ -343,7 +344,7 @@ def test_a_point_over_a_grown_sample_is_the_point_over_those_rows(counted, cuts)
         np.testing.assert_allclose(
             getattr(point, name)(*arguments), getattr(whole, name)(*arguments), rtol=1e-11, atol=1e-14
         )
-    assert point.engine.third_square(u).third == whole.engine.third_square(u).third
+    assert engine_of(point).third_square(u).third == engine_of(whole).third_square(u).third
     T = whole.third_tensor(V)
     Z = rng.standard_normal((200, 2))
     Z /= np.linalg.norm(Z, axis=1)[:, None]
@@ -376,8 +377,8 @@ def test_products_over_a_grown_sample_count_every_row(counted):
 def test_a_point_gives_the_one_it_wraps(counted):
     view = counted.over(None)
     point = view.at(AT)
-    assert point.engine.view is view.engine
-    assert point.value() == point.engine.value()
+    assert engine_of(point).view is view.engine
+    assert point.value() == engine_of(point).value()
 
 
 def test_a_hessian_of_its_own_is_made_for_a_point_that_borrowed_and_costs_all_rows(dear):

@@ -29,7 +29,7 @@ def prepared(solver=None, p=P, third=True, residuals=residuals):
 
 def test_newton_where_the_hessian_is_positive_definite_and_gauss_newton_where_the_gradient_is_explained():
     workspace, at = prepared(tercet.GaussNewton(left=0.1))
-    B, root, g = at.hessian(), at.linear().root, at.gradient()
+    B, root, g = at.hessian(), at.residuals.linear().root, at.gradient()
     explained = workspace.solve(Ask(0.0, 0.0, 4, np.inf, False, 0.05))
     np.testing.assert_allclose(explained.s, -np.linalg.solve(root.T @ root, g), rtol=1e-9)
     workspace, _ = prepared(tercet.GaussNewton(left=0.1))
@@ -43,7 +43,7 @@ def test_newton_where_the_hessian_is_positive_definite_and_gauss_newton_where_th
 def test_a_radius_that_binds_is_met_and_the_step_solves_a_shifted_system(radius, left):
     workspace, at = prepared(tercet.GaussNewton(left=left))
     step = workspace.solve(Ask(0.0, 0.0, 4, radius, False, 0.5))
-    root = at.linear().root
+    root = at.residuals.linear().root
     B = at.hessian() if left == 0.0 else root.T @ root
     assert np.linalg.norm(step.s) == pytest.approx(radius, rel=1e-9)
     pull = -(at.gradient() + B @ step.s)
@@ -56,7 +56,7 @@ def test_a_radius_that_binds_is_met_and_the_step_solves_a_shifted_system(radius,
 def test_a_regularizer_is_minimized(power):
     workspace, at = prepared(tercet.GaussNewton(left=1.0))
     s = workspace.solve(Ask(2.0, 2.0, power, np.inf, False, 0.5)).s
-    root = at.linear().root
+    root = at.residuals.linear().root
     gradient = at.gradient() + root.T @ (root @ s) + 2.0 * np.linalg.norm(s) ** (power - 2) * s
     np.testing.assert_allclose(gradient, 0, atol=1e-9)
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import tercet
 from tercet.objectives.linear.model import DENSE_LIMIT
-from tercet.objectives.metered import Meter, Metered
+from tercet.objectives.metered import Meter, Metered, engine_of
 from tercet.objectives.sparse import SparseTable
 from tercet.subsolvers import Dense, Krylov, Subspace
 from tercet.subsolvers.base import Taylor
@@ -249,7 +249,7 @@ def test_a_long_krylov_space_keeps_few_images():
     problem = tercet.LinearModel(X, rng.standard_normal(300), "squares", l2=1e-6)
     point = Metered.of(problem, Meter(300)).over(None).at(np.ones(60))
     taylor = Taylor(point.gradient(), point, None, False)
-    space = ImageSpace(Krylov(), taylor, source=point.engine.images(point))
+    space = ImageSpace(Krylov(), taylor, source=engine_of(point).images(point))
     while len(space.V) < 20 and space.extend():
         assert len(space.images) <= KEPT
         np.testing.assert_allclose(space.images[-1], X @ space.V[-1], atol=1e-12)

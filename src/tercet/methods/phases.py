@@ -186,7 +186,7 @@ def cauchy(taylor: Taylor, linear: bool) -> float:
         return 0.0
     u = taylor.g / size
     known = linear and len(u) > PRODUCTS
-    bend = taylor.B.linear().along(u) if known else float(u @ taylor.B.hessian_product(u))
+    bend = taylor.B.residuals.linear().along(u) if known else float(u @ taylor.B.hessian_product(u))
     return size / bend if bend > 0.0 else size
 
 

@@ -91,16 +91,16 @@ def expansion(
     run: Run, parts: Parts, state: State, g: Vector, slope: MeteredPoint, B: MeteredPoint, T: MeteredPoint, same: bool
 ) -> Expansion:
     """The Taylor polynomial at x from the points that give g, B and T, with a sub-solver that is ready on it."""
-    point, norm = state.point, run.domain.chi1(state.point.x, g)
+    point = state.point
     f = point.known.value
     f = point.value() if f is None else f
-    if not (isfinite(f) and (isfinite(norm) or np.isfinite(g).all())):
+    if not (isfinite(f) and np.isfinite(g).all()):
         raise NotFiniteError("value")
-    bend = B.linear().bend if parts.linear else B.hessian().diagonal() if parts.forms_hessian else NO_BEND
+    bend = B.residuals.linear().bend if parts.linear else B.hessian().diagonal() if parts.forms_hessian else NO_BEND
     reach = state.memory.reach.at(point.x, run.x0, bend)
     frame = parts.units.frame(reach, run.scales)
     frame = at_rest(frame, reach, bend, g, f) if bend.size else frame
-    frame = run.domain.face(frame, point.x, g)
+    norm, frame = run.domain.chi1(point.x, g), run.domain.face(frame, point.x, g)
     whole: Any = parts.guarantee.third(T) if parts.guarantee.promises else T
     third = frame.point(whole) if parts.order >= 3 else None
     taylor = Taylor(frame.slope(g), frame.point(B), third, parts.forms_third, run.meter.wait, frame.walls)

@@ -15,7 +15,7 @@ import numpy as np
 from tercet.control.judge import rounded
 from tercet.control.ray import Ray, first_root
 from tercet.objectives.base import NotFiniteError
-from tercet.objectives.metered import MeteredPoint
+from tercet.objectives.metered import MeteredPoint, along
 from tercet.records import Forecast, Step
 from tercet.subsolvers.base import Ask
 from tercet.vectors import length
@@ -92,7 +92,7 @@ class AlongStep:
             trial = parts.policy.trial(state, at, move)
             return move, trial, trial.value()
         lift, looks = at.model.frame.lift, 1
-        line = at.point.line(lift(move.s))
+        line = along(at.point, lift(move.s))
         first, after = line.at(1.0)
         fall = fell(at, after)
         held = move.sigma > 0.0  # by the radius: along the step f tells as much as T, and costs no product
@@ -100,7 +100,7 @@ class AlongStep:
         other = None if bought else corrected(parts, state, at, move, ask, fall)
         if other is not None:
             bent = bend_of(at, move, other, fall)
-            another = at.point.line(lift(bent.s))
+            another = along(at.point, lift(bent.s))
             (there, lower), looks = another.at(1.0), 2
             if fell(at, lower) > fall:
                 move, line, first, after, fall = bent, another, there, lower, fell(at, lower)

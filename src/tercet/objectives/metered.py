@@ -112,13 +112,6 @@ class MeteredPoint:
         self.made: Any = None  # by the engine, when it is first asked
         self.borrowed = given.formed if given.formed is not None and given.formed.terms == view.terms else None
 
-    @property
-    def engine(self) -> Any:
-        """The engine's own point."""
-        if self.made is None:
-            self.made = self.view.engine.at(self.x, self.given.engine)
-        return self.made
-
     def value(self) -> float:
         """f(x)."""
         if self.known.value is None:
@@ -180,25 +173,10 @@ class MeteredPoint:
             return self.ask("third", tensor_of_products, V, m)
         return self.ask("third", own, V, price=m * (k * (k + 1) // 2))
 
-    def line(self, s: Vector) -> Line:
-        """f along s, where the objective knows it from one product (`Traits.images`), which evaluates no term."""
-        assert self.able.line is not None
-        return Line(self, s, self.ask("value", self.able.line, s, price=0))
-
-    def linear(self) -> Any:
-        """A root of the Gauss-Newton matrix, where the objective knows its residuals (`Traits.residuals`)."""
-        assert self.able.linear is not None
-        return self.ask("gradient", self.able.linear, self.known.gradient is not None)
-
-    def rest(self) -> Matrix:
-        """hess f(x) less the Gauss-Newton matrix."""
-        assert self.able.rest is not None
-        return self.ask("hessian", self.able.rest)
-
-    def curve(self, s: Vector) -> Any:
-        """The second derivative of the residuals along s."""
-        assert self.able.curve is not None
-        return self.ask("third", self.able.curve, s, finite=False)
+    @property
+    def residuals(self) -> MeteredResiduals:
+        """What is known of its residuals, where the objective has them (`Traits.residuals`)."""
+        return MeteredResiduals(self)
 
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on |third f(x)[y]^3| over the span of V; one evaluation of each term, none where it is infinite."""
@@ -218,12 +196,12 @@ class MeteredPoint:
             formed = Formed(self.terms, self.known.hessian)
         if not self.able.carries:
             return Carry(formed)
-        return Carry(formed, self.engine.carry if self.made is None else self.made.carry)
+        return Carry(formed, engine_of(self).carry)
 
     @property
     def inexact(self) -> int:
         """The lowest order of derivative that owes something to other points; 4 where none does."""
-        return min(4 if self.borrowed is None else 2, self.engine.inexact if self.able.carries else 4)
+        return min(4 if self.borrowed is None else 2, engine_of(self).inexact if self.able.carries else 4)
 
     def ask(self, order: str, work: Callable[..., Any], *arguments: Any, price: int = -1, finite: bool = True) -> Any:
         """Have the engine's point work, unless the time is up, and count it: each term once, or what the answer or
@@ -232,9 +210,7 @@ class MeteredPoint:
         if perf_counter() > meter.deadline:
             raise DeadlineError
         try:
-            if self.made is None:
-                self.made = self.view.engine.at(self.x, self.given.engine)
-            answer = work(self.made, *arguments)
+            answer = work(engine_of(self) if self.made is None else self.made, *arguments)
         except DeadlineError:
             raise
         except Exception as error:
@@ -251,6 +227,29 @@ class MeteredPoint:
 
 
 @dataclass(frozen=True, eq=False)
+class MeteredResiduals:
+    """The capability `Linear` of a point, counted."""
+
+    point: MeteredPoint
+
+    def linear(self) -> Any:
+        """A root of the Gauss-Newton matrix; it is paid with the gradient where that is known."""
+        point = self.point
+        assert point.able.linear is not None
+        return point.ask("gradient", point.able.linear, point.known.gradient is not None)
+
+    def rest(self) -> Matrix:
+        """hess f(x) less the Gauss-Newton matrix."""
+        assert self.point.able.rest is not None
+        return self.point.ask("hessian", self.point.able.rest)
+
+    def curve(self, s: Vector) -> Any:
+        """The second derivative of the residuals along s."""
+        assert self.point.able.curve is not None
+        return self.point.ask("third", self.point.able.curve, s, finite=False)
+
+
+@dataclass(frozen=True, eq=False)
 class Line:
     """f over x + ts, for an objective that carries along s what it takes."""
 
@@ -263,6 +262,19 @@ class Line:
         here = self.point
         there = MeteredPoint(here.view, here.x + t * self.s, Carry(None, self.ahead.at(t)))
         return there, there.value()
+
+
+def engine_of(point: MeteredPoint) -> Any:
+    """The engine's own point, made when it is first asked for."""
+    if point.made is None:
+        point.made = point.view.engine.at(point.x, point.given.engine)
+    return point.made
+
+
+def along(point: MeteredPoint, s: Vector) -> Line:
+    """f along s, where the objective knows it from one product (`Traits.images`), which evaluates no term."""
+    assert point.able.line is not None
+    return Line(point, s, point.ask("value", point.able.line, s, price=0))
 
 
 def renewed(point: MeteredPoint) -> MeteredPoint:

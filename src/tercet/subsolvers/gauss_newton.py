@@ -98,7 +98,7 @@ class RootWorkspace:
     @once
     def linear(self) -> Any:
         """The residuals as straight lines."""
-        return self.taylor.B.linear()
+        return self.taylor.B.residuals.linear()
 
     @once
     def singular(self) -> Singular:
@@ -116,7 +116,7 @@ class RootWorkspace:
     def rest(self) -> Matrix:
         """V'SV."""
         Vt = self.singular.svd[1]
-        return Vt @ self.taylor.B.rest() @ Vt.T
+        return Vt @ self.taylor.B.residuals.rest() @ Vt.T
 
     def gauss_newton(self, ask: Ask) -> tuple[Basis, Found]:
         """The minimizer of the Gauss-Newton model, by the square where that has the digits."""
@@ -179,7 +179,7 @@ class RootWorkspace:
         most = self.settings.bend
         for left in range(TRIES, -1, -1):
             plain = self.plain(ask)
-            curve, c = self.taylor.T.curve(plain.step.s), plain.c
+            curve, c = self.taylor.T.residuals.curve(plain.step.s), plain.c
             u = -0.5 * plain.solve(plain.basis.inside(curve.slope))
             if not (np.isfinite(curve.square) and np.isfinite(u).all() and np.any(c)):
                 return plain.step

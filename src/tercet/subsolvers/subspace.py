@@ -9,6 +9,7 @@ import numpy as np
 
 from tercet.checks import positive, whole
 from tercet.objectives.base import NotFiniteError, Traits
+from tercet.objectives.metered import engine_of
 from tercet.once import once
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
 from tercet.subsolvers.base import Ask, Needs, Taylor, Workspace
@@ -96,7 +97,7 @@ class SubspaceWorkspace:
     @once
     def source(self) -> Any:
         """What A makes of directions at x."""
-        return self.taylor.B.engine.images(self.taylor.B)
+        return engine_of(self.taylor.B).images(self.taylor.B)
 
     def direction(self, ask: Ask) -> tuple[Vector, Vector]:
         """p and Ap."""

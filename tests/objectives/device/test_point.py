@@ -70,32 +70,32 @@ def test_the_minimizer_is_that_of_the_host(library, loss):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_look_along_a_step_makes_no_margins_and_a_derivative_there_does(library):
-    from tercet.objectives.metered import Meter, Metered
+    from tercet.objectives.metered import Meter, Metered, along, engine_of
 
     _, device = pair(library)
     x, s = np.ones(device.d), np.linspace(-1.0, 1.0, device.d)
     metered = Metered.of(device, Meter(device.n))
     point = metered.over(None).at(x)
     point.value()
-    line = point.line(s)
+    line = along(point, s)
     for t in (1.0, 0.5):
         look, f = line.at(t)
         assert f == look.value() == pytest.approx(device.over(None).at(x + t * s).value(), rel=1e-13)
-        assert look.engine.margins.whole is None
+        assert engine_of(look).margins.whole is None
         assert look.inexact == 0
         same(look.gradient(), device.over(None).at(x + t * s).gradient())
-        assert look.engine.margins.whole is not None
+        assert engine_of(look).margins.whole is not None
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_margins_that_moved_far_are_computed_anew(library):
-    from tercet.objectives.metered import Meter, Metered
+    from tercet.objectives.metered import Meter, Metered, along
 
     _, device = pair(library)
     x = np.full(device.d, 1e4)
     metered = Metered.of(device, Meter(device.n))
     point = metered.over(None).at(x)
-    line = point.line(-x + 1e-9)
+    line = along(point, -x + 1e-9)
     assert line.at(1.0)[0].inexact == 4  # all that is left of the margins is rounding
     assert line.at(0.5)[0].inexact == 0
 

@@ -10,6 +10,7 @@ from tercet.objectives.linear import LinearModel
 from tercet.objectives.linear.model import COMPILED
 from tercet.objectives.linear.point import STRAIGHT
 from tercet.objectives.losses import Formula
+from tercet.objectives.metered import engine_of
 from tercet.objectives.tables import Picked
 from tests.objectives.linear.models import LOSSES, D, N, build, data, hessian_price, metered, plain, third_price
 
@@ -77,7 +78,7 @@ def test_third_square_with_nothing_left_out_is_the_third_product(sparse, monkeyp
     s = rng.standard_normal(D)
     here = view.at(rng.standard_normal(D))
     np.testing.assert_allclose(here.third_square(s), here.third_product(s, s), rtol=1e-13, atol=1e-15)
-    used = np.count_nonzero((here.engine.margins.coefficients(3) != 0) & (view.engine.table.times(s) != 0))
+    used = np.count_nonzero((engine_of(here).margins.coefficients(3) != 0) & (view.engine.table.times(s) != 0))
     assert third_price(here, s) == used
 
 
@@ -88,7 +89,7 @@ def test_third_square_is_within_the_bound_of_the_rows_left_out(length):
     view, rng = metered(model).over(None), np.random.default_rng(9)
     here, s = view.at(rng.standard_normal(D)), rng.standard_normal(D)
     s *= length / np.linalg.norm(s)
-    c2, c3, As = here.engine.margins.coefficients(2), here.engine.margins.coefficients(3), X @ s
+    c2, c3, As = engine_of(here).margins.coefficients(2), engine_of(here).margins.coefficients(3), X @ s
     out = 0.5 * np.abs(c3 * As) <= STRAIGHT * np.abs(c2)
     assert third_price(here, s) == 80 - out.sum()
     missing = np.abs(here.third_square(s) - here.third_product(s, s))
@@ -196,7 +197,7 @@ def test_many_pieces_give_what_one_gives(sparse, loss, compiled, monkeypatch):
         near.hessian()
         here = view.at(x + 0.3 * s, near.carry)
         yield from (here.value(), here.gradient(), here.errors(), float(hessian_price(here)))
-        yield from (here.hessian(), here.engine.product(2, s), here.third_product(s, x))
+        yield from (here.hessian(), engine_of(here).product(2, s), here.third_product(s, x))
         yield from (float(third_price(here, s)), here.third_square(s), here.third_tensor(np.eye(D)))
 
     X, y, rng = data(n=500)

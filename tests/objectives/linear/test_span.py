@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import tercet
 from tercet.objectives.linear.span import FRESH, STEPS, Path, Span, SpanImages
-from tercet.objectives.metered import Carry, Meter, Metered, exact, saved
+from tercet.objectives.metered import Carry, Meter, Metered, along, engine_of, exact, saved
 from tercet.vectors import fits
 
 N, D = 300, 40
@@ -33,7 +33,7 @@ def view_of(name="plain", sparse=True):
 
 def span_of(point, p):
     """f over p, x and the last steps, as a sub-solver asks for it."""
-    images = point.engine.images(point)
+    images = engine_of(point).images(point)
     return images.span(p, images.along(p))
 
 
@@ -76,7 +76,7 @@ def test_the_halves_of_a_hessian_product(name):
     view, _ = view_of(name)
     point = walked(view)
     images, v = SpanImages(point), np.random.default_rng(3).standard_normal(len(point.x))
-    Bv = point.engine.product(2, v)
+    Bv = engine_of(point).product(2, v)
     np.testing.assert_allclose(images.product(v, images.along(v)), Bv, atol=1e-14)
     assert images.curvature(v, images.along(v)) == pytest.approx(float(v @ Bv), rel=1e-12)
 
@@ -103,7 +103,7 @@ def test_what_is_no_direction(size):
 def test_only_the_last_steps_are_remembered_and_margins_are_computed_anew_after_some():
     view, _ = view_of()
     point = walked(view, FRESH + 1)
-    path = point.engine.path
+    path = engine_of(point).path
     assert len(path.steps) == len(path.images) == STEPS
     assert path.age == 1  # FRESH steps after the start they were computed again
     for s, As in zip(path.steps, path.images, strict=True):
@@ -123,7 +123,7 @@ def test_rounding_of_a_far_start_is_not_carried_on():
     assert near.value() == there.value()
     half = span.at(span.project(-0.9 * far.x)).metered
     assert half.inexact == 0
-    assert np.max(np.abs(half.engine.margins.z - A @ half.x)) > 1e-9
+    assert np.max(np.abs(engine_of(half).margins.z - A @ half.x)) > 1e-9
     fresh = exact(half)
     assert fresh.inexact == 4
     np.testing.assert_array_equal(fresh.gradient(), model.over(None).at(half.x).gradient())
@@ -179,12 +179,12 @@ def test_a_point_hands_on_its_steps_and_not_the_margins_that_they_added_up_to():
     view, _ = view_of()
     point = walked(view)
     carry = point.carry
-    assert point.engine.path.margins is not None
+    assert engine_of(point).path.margins is not None
     assert carry.engine.margins is None
-    assert carry.engine.steps == point.engine.path.steps
+    assert carry.engine.steps == engine_of(point).path.steps
     assert (carry.engine.age, carry.engine.moved) == (0, 0.0)
     assert carry.engine.exact().steps == carry.engine.steps
-    again = view.at(point.x, Carry(None, point.engine.path.exact()))
+    again = view.at(point.x, Carry(None, engine_of(point).path.exact()))
     np.testing.assert_array_equal(again.gradient(), view.at(point.x).gradient())
 
 
@@ -192,7 +192,7 @@ def test_a_path_survives_a_checkpoint():
     view, _ = view_of()
     point = walked(view)
     again = view.recall(point.x, saved(point))
-    a, b = point.engine.path, again.engine.path
+    a, b = engine_of(point).path, engine_of(again).path
     assert (a.age, a.moved) == (b.age, b.moved)
     np.testing.assert_array_equal(a.margins, b.margins)
     for one, other in zip((*a.steps, *a.images), (*b.steps, *b.images), strict=True):
@@ -204,7 +204,7 @@ def test_a_path_survives_a_checkpoint():
 def test_f_along_a_step_is_f_there_at_the_price_of_one_product(name, sparse):
     view, model = view_of(name, sparse)
     here, s = walked(view), np.random.default_rng(5).standard_normal(model.d)
-    line = here.line(s)
+    line = along(here, s)
     before = view.meter.counts()
     for looks, t in enumerate((1.0, 0.3, -2.0), 1):
         (there, f), plain = line.at(t), model.over(None).at(here.x + t * s)
@@ -214,7 +214,7 @@ def test_f_along_a_step_is_f_there_at_the_price_of_one_product(name, sparse):
         np.testing.assert_allclose(there.gradient(), plain.gradient(), rtol=1e-9, atol=1e-13)
         assert there.inexact == 0
         assert exact(there).inexact == 4
-        assert there.engine.path.steps == ()
+        assert engine_of(there).path.steps == ()
         assert view.meter.counts().value == before.value + looks * N
     assert view.meter.counts().hessian == before.hessian
 

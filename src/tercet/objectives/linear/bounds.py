@@ -21,7 +21,7 @@ FEW = 16  # roundings in a loss, its derivatives and the penalty
 GRAM_LIMIT = 3000  # up to this many variables a Gram matrix is formed
 
 
-def third_bound(point: LinearPoint, V: Matrix | None, tight: bool) -> float:
+def third_bound(point: LinearPoint, V: Matrix | None, tight: bool = False) -> float:
     """The largest eigenvalue of V'A' diag(|w l'''| r_i) AV / m, plus the penalty's largest third derivative.
 
     For a unit y = Vz, |sum_i c_i (a_i'y)^3| <= sum_i |c_i| r_i (a_i'y)^2 with r_i = |V'a_i|, or r_i = |a_i|, which

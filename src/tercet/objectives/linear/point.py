@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from tercet.objectives.base import Priced
-from tercet.objectives.capabilities import Limits
 from tercet.objectives.linear import bounds
 from tercet.objectives.linear.span import FRESH, Ahead, Path, SpanImages, same_rows
 from tercet.objectives.linear.start import shrink, unseen_to_rest
@@ -290,17 +289,8 @@ class LinearPoint:
             T += np.stack([rows.T @ ((c * a)[:, None] * rows) for a in rows.T])
         return T
 
-    def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
-        """A bound on |T[y]^3| over unit y in the span of V, from the lengths of the rows."""
-        return bounds.third_bound(self, V, tight)
-
-    def limits(self, V: Matrix) -> Limits:
-        """What holds of f for certain, from the rows and the loss alone."""
-        return bounds.limits(self, V)
-
-    def variance(self, order: int) -> float:
-        """The variance of the terms' derivatives of one order."""
-        return bounds.variance(self, order)
+    # what the rows and the loss alone tell
+    third_bound, limits, variance = bounds.third_bound, bounds.limits, bounds.variance
 
     def scatter(self) -> Matrix:
         """A' diag(w l')^2 A / m less the square of its mean: the penalty is the same in every term."""

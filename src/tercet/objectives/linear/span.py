@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tercet.objectives.metered import Carry, MeteredPoint
+from tercet.objectives.metered import Carry, MeteredPoint, engine_of
 from tercet.once import once
 from tercet.records import ORDERS, Matrix, Rows, Vector
 from tercet.vectors import combine, fits, largest
@@ -139,7 +139,7 @@ class Span:
     @property
     def point(self) -> LinearPoint:
         """The linear model at x."""
-        return self.metered.engine
+        return engine_of(self.metered)
 
     @once
     def path(self) -> Path:
@@ -215,7 +215,7 @@ class SpanPoint:
     @property
     def point(self) -> LinearPoint:
         """The linear model at x + s."""
-        return self.metered.engine
+        return engine_of(self.metered)
 
     def loss(self, name: str, times: Callable[[Matrix, Vector], Any]) -> Any:
         """W' sum times(AV, w l^(order)) / m over the pieces of the rows."""

@@ -177,64 +177,77 @@ class CallResidualPoint:
         slope, h = self.objective.loss.weights(self.r)
         return self.priced(Curve(self.J.T @ (h * b), float(slope @ b), float((h * b) @ b)), third=1)
 
-    def beside(self, v: Vector, sharp: bool) -> float:
-        """h, how many times v away from x differences are taken; `sharp` for first ones, else for second ones."""
-        power = (1 / 3 if sharp else 1 / 4) if self.objective.jac is not None else 1 / 5
-        size = float(np.max(np.abs(v) / np.maximum(np.abs(self.x), 1e-3 * max(1.0, float(np.max(np.abs(self.x)))))))
-        return EPS**power / size
-
-    def slope_at(self, x: Vector) -> Vector:
-        """grad f at another point, with its price."""
-        there = CallResidualPoint(self.objective, x)
-        slope = there.slope
-        self.made += there.made
-        return slope
-
-    def along(self, v: Vector) -> Vector:
-        """hess f v."""
-        return self.objective.domain.difference(self.slope_at, self.x, v, self.beside(v, True))
+    @once
+    def beside(self) -> Differences:
+        """What the gradient says beside x."""
+        return Differences(self)
 
     def product(self, order: int, *vectors: Vector) -> Priced[Vector]:
         """hess f(x) v or third f(x)[u, v]."""
         if order == 2:
             (v,) = vectors
-            Bv = self.along(v) if np.any(v) else np.zeros_like(v)
+            Bv = self.beside.along(v) if np.any(v) else np.zeros_like(v)
             return self.priced(Bv, hessian=1)
-        u, v = vectors
-        bend = self.square(u) if np.array_equal(u, v) else 0.25 * (self.square(u + v) - self.square(u - v))
+        (u, v), square = vectors, self.beside.square
+        bend = square(u) if np.array_equal(u, v) else 0.25 * (square(u + v) - square(u - v))
         return self.priced(bend, third=1)
+
+    def rest(self) -> Priced[Matrix]:
+        """The same."""
+        return self.priced(self.beside.remainder, hessian=1)
+
+    def hessian(self) -> Priced[Matrix]:
+        """hess f(x)."""
+        G = self.root.gram
+        return self.priced(G + self.beside.remainder, hessian=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Second and third derivatives of f by differences of its gradient, whose calls the point counts."""
+
+    point: CallResidualPoint
+
+    def width(self, v: Vector, sharp: bool) -> float:
+        """h, how many times v away from x differences are taken; `sharp` for first ones, else for second ones."""
+        power = (1 / 3 if sharp else 1 / 4) if self.point.objective.jac is not None else 1 / 5
+        x = np.abs(self.point.x)
+        size = float(np.max(np.abs(v) / np.maximum(x, 1e-3 * max(1.0, float(np.max(x))))))
+        return EPS**power / size
+
+    def slope_at(self, x: Vector) -> Vector:
+        """grad f at another point, with its price."""
+        there = CallResidualPoint(self.point.objective, x)
+        slope = there.slope
+        self.point.made += there.made
+        return slope
+
+    def along(self, v: Vector) -> Vector:
+        """hess f v."""
+        return self.point.objective.domain.difference(self.slope_at, self.point.x, v, self.width(v, True))
 
     def square(self, v: Vector) -> Vector:
         """third f(x)[v, v]."""
         if not np.any(v):
             return np.zeros_like(v)
-        h, domain = self.beside(v, False), self.objective.domain
-        if min(domain.room(self.x, v), domain.room(self.x, -v)) < h:
+        x, h, room = self.point.x, self.width(v, False), self.point.objective.domain.room
+        if min(room(x, v), room(x, -v)) < h:
             return self.square_within(v, h)
-        return (self.slope_at(self.x + h * v) - 2 * self.slope + self.slope_at(self.x - h * v)) / h**2
+        return (self.slope_at(x + h * v) - 2 * self.point.slope + self.slope_at(x - h * v)) / h**2
 
     def square_within(self, v: Vector, h: float) -> Vector:
         """The same from one side, to which there is room; 0 where there is none: such a step is not corrected."""
-        domain = self.objective.domain
-        sign = 1.0 if domain.room(self.x, v) >= domain.room(self.x, -v) else -1.0
-        t = min(h, 0.5 * domain.room(self.x, sign * v))
+        x, domain = self.point.x, self.point.objective.domain
+        sign = 1.0 if domain.room(x, v) >= domain.room(x, -v) else -1.0
+        t = min(h, 0.5 * domain.room(x, sign * v))
         if t < SHORT * h:
             return np.zeros_like(v)
-        near, far = (self.slope_at(domain.project(self.x + k * sign * t * v)) for k in (1.0, 2.0))
-        return (far - 2 * near + self.slope) / t**2
+        near, far = (self.slope_at(domain.project(x + k * sign * t * v)) for k in (1.0, 2.0))
+        return (far - 2 * near + self.point.slope) / t**2
 
     @once
     def remainder(self) -> Matrix:
         """B - root'root, by differences along the variables."""
-        d = self.objective.d
+        d = self.point.objective.d
         B = np.stack([self.along(e) for e in np.eye(d)])
-        return 0.5 * (B + B.T) - self.root.gram
-
-    def rest(self) -> Priced[Matrix]:
-        """The same."""
-        return self.priced(self.remainder, hessian=1)
-
-    def hessian(self) -> Priced[Matrix]:
-        """hess f(x)."""
-        G = self.root.gram
-        return self.priced(G + self.remainder, hessian=1)
+        return 0.5 * (B + B.T) - self.point.root.gram
