@@ -248,7 +248,8 @@ def test_a_variable_on_which_f_does_not_depend_is_named_and_rests():
             held += 1
             assert result.certificate.strict is False, seed
             assert 0 in result.certificate.involved, seed
-        moved.append(abs(result.x[0] - known.x0[0]) / max(1.0, abs(known.x0[0])))
+        reach = max(1.0, abs(known.x0[0]), float(np.max(np.abs(result.x[1:]))))
+        moved.append(abs(result.x[0] - known.x0[0]) / reach)
     assert held >= 57
     assert np.count_nonzero(np.array(moved) > 1e-6) <= 12
     assert max(moved) <= 10.0
@@ -318,3 +319,16 @@ def test_single_precision_is_certified_at_the_default_tolerance():
     assert result.success
     right = -np.log10(np.max(np.abs(np.asarray(result.x) - minimizer) / np.abs(minimizer)))
     assert 3.0 <= result.certificate.digits <= right + 1.0
+
+
+@pytest.mark.parametrize("beside", [0.0, 1e-300, 1e-17, -1e-12, 1e-8])
+def test_an_x_that_begins_beside_0_is_no_x_that_rests(beside):
+    """(x_0 - 1)^2 + (x_1 - 1)^2 from (beside, 2): where x_0 begins tells nothing of how far it may go."""
+    result = tercet.minimize(
+        lambda x: float(np.sum((x - 1.0) ** 2)),
+        [beside, 2.0],
+        grad=lambda x: 2.0 * (x - 1.0),
+        hess=lambda x: 2.0 * np.eye(2),
+    )
+    assert result.success
+    np.testing.assert_allclose(result.x, 1.0, rtol=1e-8)
