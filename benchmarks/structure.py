@@ -52,7 +52,7 @@ def iterations(model: tercet.LinearModel, sizes: Any) -> list[tuple[Any, list[st
         tercet.minimize(model, start, method=tercet.STM(sizes, worth=np.inf), callback=watch, max_iterations=12)
     finally:
         sys.setprofile(None)
-    return found[1:]
+    return found
 
 
 def switches(calls: list[str]) -> int:
@@ -63,14 +63,17 @@ def switches(calls: list[str]) -> int:
 
 def dynamic() -> None:
     """One iteration, over all terms and over a sample."""
-    for name, model, sizes in (
-        ("all terms", problem(3000, 40, 0.2), tercet.Full()),
-        ("a sample", problem(60_000, 40, 0.2), tercet.Progressive()),
+    few, many = problem(3000, 40, 0.2), problem(60_000, 40, 0.2)
+    for name, model, sizes, wanted in (
+        ("all terms", few, tercet.Full(), lambda before, now: now == few.n),
+        ("a sample", many, tercet.Progressive(), lambda before, now: now == before < many.n),
+        ("a sample that grew", many, tercet.Progressive(), lambda before, now: before < now < many.n),
     ):
+        found = iterations(model, sizes)
         runs = [
             (row, calls)
-            for row, calls in iterations(model, sizes)
-            if row.accepted and row.as_dict()["third_bought"] and (row.sizes.value < model.n) == (name == "a sample")
+            for (last, _), (row, calls) in pairwise(found)
+            if row.accepted and row.as_dict()["third_bought"] and wanted(last.sizes.value, row.sizes.value)
         ]
         counts = [
             (len(calls), len(set(calls)), switches(calls), sum(file in METER for file in calls)) for _, calls in runs

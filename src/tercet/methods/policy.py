@@ -170,9 +170,8 @@ class Nested:
 
     def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
         """From the spread of the sampled terms, by this iteration's B."""
-        slope = at.model.frame.slope
-        errors = slope(sampling_errors(trial, run.n, False))
-        return noise_share(at.model.workspace, slope(gradient_of(trial)), errors)
+        g, errors, slope = gradient_of(trial), sampling_errors(trial, run.n, False), at.model.frame.slope
+        return noise_share(at.model.workspace, slope(g), slope(errors))
 
     def keeps(self, run: Run, sizes: Sizes) -> bool:
         """The terms stay the same."""

@@ -107,13 +107,14 @@ class AlongStep:
         seen, found = [(1.0, -fall)], [(first, after)]
         sampled = state.views.value.rows is not None  # where longer steps fit the sample, and no more
         promised = (move.cubic or move.quadratic).decrease
-        most, ray = 1 if sampled else self.looks, Ray.of(at.model.taylor.g, move)
-        while looks < most and (t := ray.next(seen)) is not None:
-            if rounded(at.f, promised, state.memory.rounding):
-                break
-            found.append(line.at(t))
-            seen.append((t, -fell(at, found[-1][1])))
-            looks += 1
+        if not sampled:
+            ray = Ray.of(at.model.taylor.g, move)
+            while looks < self.looks and (t := ray.next(seen)) is not None:
+                if rounded(at.f, promised, state.memory.rounding):
+                    break
+                found.append(line.at(t))
+                seen.append((t, -fell(at, found[-1][1])))
+                looks += 1
         lowest = min(range(len(seen)), key=lambda k: seen[k][1])
         return gone(at, move, seen[lowest][0], looks), *found[lowest]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from functools import partial
+from operator import attrgetter, call
 from time import perf_counter
 from typing import Any
 
@@ -47,15 +48,16 @@ class Meter:
     n: int
     deadline: float = np.inf
     tally: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ORDERS, 0))
+    # (work, matrix) -> work(matrix), a factorization; DeadlineError when the time is up before it ends
+    wait: Callable[..., Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.wait = call if self.deadline == np.inf else partial(watched, self.look)
 
     def look(self) -> None:
         """Raise DeadlineError when the time is up."""
         if perf_counter() > self.deadline:
             raise DeadlineError
-
-    def wait(self, work: Callable[..., Any], matrix: Matrix) -> Any:
-        """work(matrix), a factorization; DeadlineError when the time is up before it ends."""
-        return work(matrix) if self.deadline == np.inf else watched(self.look, work, matrix)
 
     def counts(self) -> Counts:
         """What has been counted so far."""

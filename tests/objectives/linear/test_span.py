@@ -109,7 +109,7 @@ def test_only_the_last_steps_are_remembered_and_margins_are_computed_anew_after_
     for s, As in zip(path.steps, path.images, strict=True):
         np.testing.assert_allclose(As, A @ s, atol=1e-13)
     np.testing.assert_allclose(path.margins, A @ point.x, atol=1e-12)
-    assert walked(view, FRESH).engine.path.age == FRESH
+    assert engine_of(walked(view, FRESH)).path.age == FRESH
 
 
 def test_rounding_of_a_far_start_is_not_carried_on():
@@ -127,7 +127,7 @@ def test_rounding_of_a_far_start_is_not_carried_on():
     fresh = exact(half)
     assert fresh.inexact == 4
     np.testing.assert_array_equal(fresh.gradient(), model.over(None).at(half.x).gradient())
-    assert len(fresh.engine.path.steps) == 1  # the steps stay
+    assert len(engine_of(fresh).path.steps) == 1  # the steps stay
 
 
 def test_a_point_whose_margins_added_up_pays_for_all_of_it_when_it_is_looked_at_anew():

@@ -220,18 +220,15 @@ class LinearPoint:
     a point nearby, and `inexact` the lowest order of derivative that owes something to it.
     """
 
+    carry: Path | None = None
+
     def __init__(self, view: LinearView, x: Vector, path: Path | None = None):
         self.view, self.x, self.terms = view, x, view.terms
         self.margins, self.path = Margins(view, x, path), path
         self.sums: Matrix | None = None
+        self.carry = None if path is None else Path(path.rows, path.steps, path.images)
         # Margins that are a sum over steps carry rounding that adds up.
         self.inexact = 0 if path is not None and path.age > 0 else 4
-
-    @property
-    def carry(self) -> Path | None:
-        """The last steps."""
-        path = self.path
-        return None if path is None else Path(path.rows, path.steps, path.images)
 
     def value(self) -> float:
         """(1/m) sum w_i l_i + penalty."""
@@ -254,8 +251,9 @@ class LinearPoint:
 
     def hessian(self) -> Matrix:
         """A' diag(w l'') A / m + diag(p'')."""
+        curvature = self.view.penalty.curvature(self.x)
         B = self.view.table.gram(self.margins.each(2)) / self.terms
-        B.ravel()[:: len(B) + 1] += self.view.penalty.curvature(self.x)
+        B.ravel()[:: len(B) + 1] += curvature
         return B
 
     def product(self, order: int, *vectors: Vector) -> Vector:
