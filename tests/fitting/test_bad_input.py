@@ -70,12 +70,24 @@ def test_fewer_residuals_than_parameters_in_many_fits_are_no_success():
     assert np.all(np.isinf(fits.pcov))
 
 
-@pytest.mark.parametrize("p0", [[2.0, 1.0, 0.3], [-5.0, 1.0, 0.3]])
-def test_finite_bounds_are_refused_wherever_p0_is(p0):
-    with pytest.raises(ValueError, match=r"curve_fit\(bounds=...\): bounds are not supported; transform"):
-        tercet.curve_fit(numpy_model, T, Y, p0, bounds=([0.0, 0.0, 0.0], [9.0, 9.0, 9.0]))
-    with pytest.raises(ValueError, match=r"least_squares\(bounds=...\)"):
-        tercet.least_squares(lambda p: numpy_model(T, *p) - Y, p0, bounds=(0.0, np.inf))
+@both
+def test_a_start_outside_the_bounds_is_moved_inside_and_the_message_says_so(f):
+    bounds = ([0.0, 0.0, 0.0], [9.0, 9.0, 9.0])
+    inside, outside = (tercet.curve_fit(f, T, Y, p0, bounds=bounds) for p0 in ([2.0, 1.0, 0.3], [-5.0, 1.0, 0.3]))
+    assert inside.success
+    assert outside.success
+    np.testing.assert_allclose(outside.popt, inside.popt, rtol=1e-6)
+    assert "outside" in outside.result.message
+    assert "outside" not in inside.result.message
+
+
+def test_bounds_that_cross_are_refused_by_name():
+    for fit in (
+        lambda: tercet.curve_fit(numpy_model, T, Y, [2.0, 1.0, 0.3], bounds=([0.0, 5.0, 0.0], [9.0, 4.0, 9.0])),
+        lambda: tercet.least_squares(lambda p: numpy_model(T, *p) - Y, [2.0, 1.0, 0.3], bounds=(3.0, 2.0)),
+    ):
+        with pytest.raises(ValueError, match="bounds="):
+            fit()
 
 
 @pytest.mark.parametrize("kind", [int, bool, np.int8, np.uint16])

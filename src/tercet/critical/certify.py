@@ -290,10 +290,8 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     sure = curvature
     if t.order >= 2:
         lowest = vectors[:, :1] if not t.relative and chi2 > t.eps2 else curvature.falling()
-        doubts = [Doubt(v, 2) for v in lowest.T[:LOOKED]]
-        if chi2 > 0.0:
-            chi2, edges = exam.on_cone(chi2)
-            doubts += edges
+        chi2, edges = exam.on_cone(chi2) if chi2 > 0.0 else (chi2, [])
+        doubts = [*(Doubt(v, 2) for v in lowest.T[:LOOKED]), *edges]
     if t.order >= 3:
         V = np.linalg.qr(curvature.flat())[0] if t.relative else vectors[:, np.abs(values) <= t.zeta]
         chi3, more = exam.third(V, D, of_f)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.dask.model import LinearModel, client_of
 from tercet.methods.minimize import minimize
 from tercet.methods.run import Method
-from tercet.objectives.sharded.model import SAMPLE, ShardedLinearModel
+from tercet.objectives.sharded.model import SAMPLE, ShardedLinearModel, sample_of
 from tercet.records import Certificate, Status, Vector
 from tercet.result import Result
 from tercet.shards import Shards
@@ -232,7 +232,7 @@ def estimate(estimator: Any, problem: ShardedLinearModel, x: Vector, seed: int) 
     """The tuning constant of the loss times the noise that the residuals of the sample show."""
     if estimator.loss == "squares":
         return 1.0
-    drawn = problem.sample(seed)
+    drawn = sample_of(problem, seed)
     r = drawn.y - drawn.X @ (x[:-1] if estimator.fit_intercept else x)
     center = median(r, drawn.w) if estimator.fit_intercept else 0.0
     noise = DEVIATIONS * median(np.abs(r - center), drawn.w)

@@ -203,10 +203,9 @@ def curve_fit(
         raise ValueError(f"curve_fit(ydata=...): ydata has shape {y.shape}; give a vector with at least one entry.")
     curve = Curve(f, x, y, weights(sigma, len(y)), jac)
     bound, domain, note = bind_within("curve_fit", curve, start, pairs)
-    budgets: Any = {"max_iterations": max_iterations, "max_seconds": max_seconds}
+    budgets: Any = {"max_iterations": max_iterations, "max_seconds": max_seconds, "seed": seed}
     chosen = tolerance(tol, bound.objective)
-    result = minimize(Ready(curve, bound), bound.x0, tol=chosen, bounds=pairs, seed=seed, **budgets)
-    result = replace(result, message=result.message + note)
+    result = minimize(Ready(curve, bound), bound.x0, tol=chosen, bounds=pairs, **budgets)
     popt = np.asarray(result.x, dtype=np.float64)
     point: Any = bound.objective.over(None).at(popt)
     free = free_of(result.certificate, len(popt))
@@ -216,7 +215,7 @@ def curve_fit(
         found = covariance(point.J[:, free], point.r, absolute_sigma, DIFFERENCED if made else EPS)
         pcov[np.ix_(free, free)] = found
     residuals = evaluated(f, x, popt) - y
-    return Fit(popt, pcov, names, residuals, result, curve, domain)
+    return Fit(popt, pcov, names, residuals, replace(result, message=result.message + note), curve, domain)
 
 
 def inside(pairs: list[tuple[float, float]]) -> Vector:

@@ -101,8 +101,7 @@ def curve_fit_many(
         if out.status[k] is Status.INTERRUPTED:
             rows = rows[: done + 1]
             break
-    each = (out.popt, out.pcov, out.status, out.digits, out.cost, out.iterations)
-    return Fits(*each, rows, names, again)
+    return Fits(out.popt, out.pcov, out.status, out.digits, out.cost, out.iterations, rows, names, again)
 
 
 def starts(f: Callable[..., Any], p0: Any, K: int) -> tuple[tuple[str, ...], Matrix]:

@@ -66,10 +66,8 @@ def infer(
         raise ValueError(f"infer(kind={kind!r}): choose one of {', '.join(KINDS)}.")
     draws, seed = whole("infer", "draws", draws, 2), whole("infer", "seed", seed, 0)
     flag("infer", "force", force)
-    is_result = isinstance(result, Result)
-    own: dict[str, Any] = dict(derivatives)
+    is_result, phi, own = isinstance(result, Result), None, dict[str, Any](derivatives)
     certificate = result.certificate if is_result else certify(problem, result, bounds=bounds, **own)
-    phi = None
     if isinstance(problem, Transformed):  # at a minimum inside, the derivatives in x are what counts
         phi = problem.maps(problem.problem.bind(result.x if is_result else result))
         problem = problem.problem
@@ -81,13 +79,9 @@ def infer(
     check_certified(certificate, force)
     likelihood = likelihood_of(bound.objective, bound.x0)
     chosen = check_kind(kind, bound.objective.n, likelihood, force)
-    names = check_names(names, problem, bound)
     x = result.x if is_result else bound.restore(bound.x0.copy())
-    if chosen == "bootstrap" and bounds is None and (certificate.active or certificate.weak):
-        raise ValueError(
-            "infer(kind='bootstrap'): the estimate is on bounds; give them, bounds=..., for the resamples."
-        )
-    task = Task(bound, x, certificate, likelihood or Likelihood(), tuple(names), phi, bounds)
+    told = tuple(check_names(names, problem, bound))
+    task = Task(bound, x, certificate, likelihood or Likelihood(), told, phi, bounds)
     return task.by_resampling(draws, seed) if chosen == "bootstrap" else task.by_formula(chosen)
 
 
@@ -116,6 +110,10 @@ class Task:
 
     def by_resampling(self, draws: int, seed: int) -> Inference:
         """The covariance of the estimates from resampled rows."""
+        if self.bounds is None and (self.certificate.active or self.certificate.weak):
+            raise ValueError(
+                "infer(kind='bootstrap'): the estimate is on bounds; give them, bounds=..., for the resamples."
+            )
         objective, x = self.bound.objective, self.bound.x0
         free = free_of(self.certificate, len(x))
         some, names = np.ix_(free, free), [self.names[j] for j in free]

@@ -82,48 +82,47 @@ def minimize(
 ) -> Result:
     """Find a minimizer x to half of the digits that its precision has: each x_j to sqrt(eps) of its size.
 
-    This default does not depend on the units of f and of x. With a `tol` it is asked that chi_i(x) <= eps_i for
-    i = 1 ... order instead, where eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3), as the paper has it; a
-    `Tolerances` says each of them, or another fraction of the size of x_j.
-
-    `problem` is a LinearModel, a FiniteSum, an objective of your own, or a plain function of x0's structure. A function
-    is differentiated by JAX where it can be traced; or its derivatives are given as NumPy callables: `grad(x)`,
-    `hess(x)` or `hvp(x, v)`, `third(x)` (dense) or `tvp(x, u, v)` = T[u, v]. What is left out is made from what there
-    is by differences, and the certificate says so.
-
-    `bounds` keep x between bounds: a pair (low, high) for each entry of x (of its leaves in order, where it has a
-    structure), None or inf for no bound, or a `scipy.optimize.Bounds`. f is never asked beyond them; an x0 outside is
-    moved to the nearest point inside, and the message says so.
-
-    `method` is an STM (the default), SCR or SGD, or for a convex sum an AcceleratedTensor or AcceleratedCubic.
-    `order` is how much the certificate asks: 1, 2 or 3 (default 3 up to
-    3000 variables, else 2). Budgets: `max_iterations` (default 1000), `max_seconds`, `max_epochs` (component
-    evaluations of all orders over n). `callback(info)` is called after every iteration; returning True or raising
-    StopIteration ends the run. `checkpoint` names a file that is written after every `checkpoint_every`-th iteration
-    (or soon after, once a step is accepted); `resume` continues from it. `check_derivatives` compares the derivatives
-    with differences first, and raises at the first entry that is off; these evaluations are not counted.
-
+    This default does not depend on the units of f and of x. A `tol` asks instead that chi_i(x) <= eps_i for i = 1 ...
+    order, eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3), as the paper has it; a `Tolerances` says each of them.
+    `problem` is a LinearModel, a FiniteSum, Residuals, an objective of your own, or a plain function of x0's structure:
+    JAX differentiates it where it can be traced, or derivatives are given in NumPy, `grad(x)`, `hess(x)` or
+    `hvp(x, v)`, `third(x)` or `tvp(x, u, v)` = T[u, v]; what is left out is made of differences.
+    `bounds` are a pair (low, high) for each entry of x, None or inf for no bound, or a `scipy.optimize.Bounds`; f is
+    never asked beyond them, and an x0 outside is moved inside. `method` is an STM (the default), SCR or SGD, or for a
+    convex sum an AcceleratedTensor or AcceleratedCubic; `order`, 1, 2 or 3, is how much the certificate asks.
+    Budgets: `max_iterations` (1000), `max_seconds`, `max_epochs` (evaluations of all orders over n). `callback(info)`
+    ends the run by True or StopIteration. `checkpoint`, a file, is written after every `checkpoint_every`-th iteration;
+    `resume` goes on from it. `check_derivatives` compares them with differences first and raises where they are off.
     The point returned is never worse than x0 by the full objective. The same seed gives the same result.
     """
     check_budgets(tol=tol, max_iterations=max_iterations, max_seconds=max_seconds, max_epochs=max_epochs)
-    check_choices(method, order, seed, callback)
+    check_choices(method, order, seed, callback, check_derivatives)
     check_checkpoint(checkpoint, checkpoint_every)
-    flag("minimize", "check_derivatives", check_derivatives)
-    derivatives = {"grad": grad, "hess": hess, "hvp": hvp, "third": third, "tvp": tvp}
-    target = as_problem(problem, {name: call for name, call in derivatives.items() if call is not None})
+    target = as_problem(problem, given(grad=grad, hess=hess, hvp=hvp, third=third, tvp=tvp))
     bound, domain, note = bind_within("minimize", target, x0, bounds)
     if check_derivatives:
         verify(bound, seed, domain)
     budgets = {"max_iterations": max_iterations, "max_seconds": max_seconds, "max_epochs": max_epochs}
     chosen = method or STM()
-    settings = settings_of(chosen, bound.objective.d, tol, order, seed, budgets, checkpoint_every)
-    settings |= {"bounds": [domain.low.tolist(), domain.high.tolist()]} if isinstance(domain, Box) else {}
+    settings = settings_of(chosen, bound.objective.d, tol, order, seed, budgets, checkpoint_every, domain)
     result = launch(target, bound, chosen, settings, callback, checkpoint, None, domain)
     return replace(result, message=result.message + note) if note else result
 
 
+def given(**derivatives: Callable[..., Any] | None) -> dict[str, Callable[..., Any]]:
+    """Those that are."""
+    return {name: call for name, call in derivatives.items() if call is not None}
+
+
 def settings_of(
-    method: Method, d: int, tol: Tolerance, order: int | None, seed: int, budgets: dict[str, Any], every: int
+    method: Method,
+    d: int,
+    tol: Tolerance,
+    order: int | None,
+    seed: int,
+    budgets: dict[str, Any],
+    every: int,
+    domain: Domain = EVERYWHERE,
 ) -> dict[str, Any]:
     """What a run is asked for, as a checkpoint keeps it."""
     most = budgets["max_iterations"]
@@ -135,6 +134,7 @@ def settings_of(
         **budgets,
         "max_iterations": 1000 if most is None else int(most),
         "checkpoint_every": every,
+        **({"bounds": [domain.low.tolist(), domain.high.tolist()]} if isinstance(domain, Box) else {}),
     }
 
 
@@ -321,8 +321,9 @@ def check_checkpoint(path: Any, every: Any) -> None:
         raise ValueError(f"minimize(checkpoint={str(path)!r}): {kind} lies there; name a file that can be written.")
 
 
-def check_choices(method: Any, order: int | None, seed: Any, callback: Any) -> None:
-    """Method, order, seed and callback are of the right kind."""
+def check_choices(method: Any, order: int | None, seed: Any, callback: Any, check: Any = False) -> None:
+    """Method, order, seed, callback and whether derivatives are checked are of the right kind."""
+    flag("minimize", "check_derivatives", check)
     if method is not None and not hasattr(method, "kernel"):
         raise ValueError(
             f"minimize(method={method!r}): pass a method object, for example tercet.STM() or tercet.SCR()."

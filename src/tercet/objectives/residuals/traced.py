@@ -51,17 +51,7 @@ class ResidualKernels:
         def rest(x: Any, batch: Any, w: Any) -> Any:
             r = residuals(x, batch)
             slope = jax.grad(lambda q: xp.sum(loss.value(q, xp)))(r) * xp.where(w > 0.0, w, 0.0)[:, None]
-            small = small_chunk(len(r), d)
-
-            def fold(leaf: Any) -> Any:
-                return leaf.reshape((len(r) // small, small, *leaf.shape[1:]))
-
-            def add(total: Any, part: Any) -> Any:
-                some, c = part
-                return total + jax.hessian(lambda p: xp.sum(c * residuals(p, some)))(x), None
-
-            parts = (jax.tree_util.tree_map(fold, batch), fold(slope))
-            return jax.lax.scan(add, xp.zeros((d, d), x.dtype), parts)[0]
+            return weighted_hessians(jax, residuals, x, batch, slope)
 
         def hvp(x: Any, batch: Any, w: Any, v: Any) -> Any:
             return jax.jvp(lambda p: jax.grad(total)(p, batch, w), (x,), (v,))[1]
@@ -89,6 +79,22 @@ class ResidualKernels:
         plain = (residuals, jacobian, total, jax.value_and_grad(total), rest, hvp, tvp, bend, pull, tensor, grouped)
         names = ("residuals", "jacobian", "total", "first", "rest", "hvp", "tvp", "bend", "pull", "tensor", "grouped")
         self.calls = {name: jax.jit(call) for name, call in zip(names, plain, strict=True)}
+
+
+def weighted_hessians(jax: Any, residuals: Callable[..., Any], x: Any, batch: Any, c: Any) -> Any:
+    """The sum over some examples of c_i hess r_i(x), a few of them at a time."""
+    d, m = len(x), len(c)
+    small = small_chunk(m, d)
+
+    def fold(leaf: Any) -> Any:
+        return leaf.reshape((m // small, small, *leaf.shape[1:]))
+
+    def add(total: Any, part: Any) -> Any:
+        some, weights = part
+        return total + jax.hessian(lambda p: jax.numpy.sum(weights * residuals(p, some)))(x), None
+
+    parts = (jax.tree_util.tree_map(fold, batch), fold(c))
+    return jax.lax.scan(add, jax.numpy.zeros((d, d), x.dtype), parts)[0]
 
 
 @dataclass(frozen=True, eq=False)

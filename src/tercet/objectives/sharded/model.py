@@ -178,13 +178,6 @@ class ShardedLinearModel:
             known.seed, known.sample = wanted, Drawn.ordered(drawn, self.most)
         return found
 
-    def sample(self, seed: int) -> Drawn:
-        """The rows of the in-memory sample of a seed."""
-        self.shuffle(seed)
-        self.survey(seed)
-        assert self.known.sample is not None
-        return self.known.sample
-
     def factor(self) -> float:
         """On the weights, so that their mean is one."""
         return self.n / self.survey().weight if self.engine.layout.weighted else 1.0
@@ -213,6 +206,14 @@ class ShardedLinearModel:
         )
 
 
+def sample_of(model: ShardedLinearModel, seed: int) -> Drawn:
+    """The rows of the in-memory sample of a seed."""
+    model.shuffle(seed)
+    model.survey(seed)
+    assert model.known.sample is not None
+    return model.known.sample
+
+
 def replace_rows(sample: Drawn, m: int) -> Drawn:
     """The first m rows of a sample."""
     w = None if sample.w is None else sample.w[:m]
@@ -231,7 +232,7 @@ class Order:
         if m >= self.model.n:
             return None
         if m <= self.model.most:
-            return self.model.sample(self.seed).rows[:m]
+            return sample_of(self.model, self.seed).rows[:m]
         each = keys(self.seed, 0, self.model.n)
         return by_key(np.arange(self.model.n), each)[:m]
 
