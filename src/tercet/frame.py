@@ -248,12 +248,16 @@ class Reach:
 def at_rest(frame: Frame, reach: Reach, bend: Vector, g: Vector, f: float) -> Frame:
     """The frame in which the x_j rest on which f does not depend as far as its rounding tells.
 
-    Over the longest span D of all of them (an x_j that begins beside 0 tells none of its own) both the slope |g_j| D is
-    within rounding of f and |B_jj| within that of the others': a step along x_j would be one from rounding to rounding,
-    as long as |g_j / B_jj| happens to be.
+    Over its span D_j, which is no less than a small fraction of the longest (an x_j that begins beside 0 tells none of
+    its own), both the slope |g_j| D_j is within rounding of f and |B_jj| D_j^2 within that of the others': a step along
+    x_j would be one from rounding to rounding, as long as |g_j / B_jj| happens to be.
     """
-    D, bends = float(np.max(np.maximum(reach.size, reach.moved))) or 1.0, np.abs(bend)
-    resting = (bends <= ROUNDED * len(g) * float(np.max(bends))) & (np.abs(g) * D <= ROUNDED * abs(f))
+    D = np.maximum(reach.size, reach.moved)
+    longest = float(np.max(D)) or 1.0
+    D = np.where(D > 0, np.maximum(D, FAINT * longest), longest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bends = np.abs(bend) * D * D
+        resting = (bends <= ROUNDED * len(g) * float(np.max(bends))) & (np.abs(g) * D <= ROUNDED * abs(f))
     return Scaled(frame.E, resting) if isinstance(frame, Scaled) and resting.any() else frame
 
 

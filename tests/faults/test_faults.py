@@ -921,7 +921,7 @@ def test_functions_whose_derivatives_are_wrong(fault, method):
     result = call_run(picked(tuple(ROSEN), **{name: lambda *arguments: spoil(ROSEN[name](*arguments))}), method)
     gradient = (lambda x: spoil(rosen_grad(x))) if name == "grad" else rosen_grad
     refused = {Status.FUNCTION_ERROR} if fault == "curvature not symmetric" else set()  # by methods that ask for it
-    assert_true(result, Truth(rosen, gradient, ROSEN_START), method, ENDS | STUCK | refused)
+    assert_true(result, Truth(rosen, gradient, ROSEN_START, hessian=rosen_hess), method, ENDS | STUCK | refused)
 
 
 # finite sums over JAX -------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from tercet.critical.looks import LOOKED, VISIBLE, Doubt, Seen, Sight, WayDown, 
 from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_on_cone, lowest_pair
 from tercet.critical.proof import proved
 from tercet.domain import EVERYWHERE, Domain
-from tercet.frame import Reach
+from tercet.frame import FAINT, Reach
 from tercet.objectives.base import NotFiniteError, Traits
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Certificate, Flags, Matrix, Vector
@@ -175,8 +175,12 @@ class Examination:
 
     def told(self, D: Vector) -> Flags:
         """Which rows of B are more than rounding, as second differences of B see it: along an x_j on which f does not
-        depend B_jj is another number at every x, and scaled to 1 it would look like a curvature."""
+        depend B_jj is another number at every x, and scaled to 1 it would look like a curvature. Where each bends f by
+        what can be seen beside the others and beside f, none is."""
         B, (left, right) = self.point.hessian(), self.sides
+        bends = np.abs(np.diag(B)) * D * D
+        if np.all(bends > FAINT * max(float(np.max(bends)), abs(self.point.value()))):
+            return np.ones(len(D), dtype=bool)
         with np.errstate(over="ignore", invalid="ignore"):
             off = np.abs(left.hessian_product(D) + right.hessian_product(D) - 2.0 * (B @ D))
             return ~(off > UNSURE * (np.abs(B) @ D))
@@ -253,11 +257,11 @@ def certify(
 ) -> tuple[Certificate, WayDown | None]:
     """The certificate of a point up to the order asked for, and a way down where one is seen.
 
-    A gradient (usually known), and for the rounding errors another, three values and two products with B beside x; a
-    Hessian (dense) or some 20-60 products (Lanczos), for order 3 a third-derivative product along Newton's step; over a
-    near-kernel one evaluation of all third derivatives where a bound suffices, else the products of a power iteration,
-    and values of f. With `brief`, and where only chi_1 <= eps_1 is asked, the gradient alone. `way` is what is known of
-    how x was reached; f is looked at in the domain only.
+    A gradient (usually known), and for the rounding errors another, three values and, where a row of B may be nothing
+    else, two products with B beside x; a Hessian (dense) or some 20-60 products (Lanczos), for order 3 a
+    third-derivative product along Newton's step; over a near-kernel one evaluation of all third derivatives where a
+    bound suffices, else the products of a power iteration, and values of f. With `brief`, and where only chi_1 <= eps_1
+    is asked, the gradient alone. `way` is what is known of how x was reached; f is looked at in the domain only.
     """
     t = tolerances
     exam = Examination(point, t, traits, seed, way or Travelled(Reach.of(point.x)), domain)

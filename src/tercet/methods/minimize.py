@@ -91,8 +91,8 @@ def minimize(
     never asked beyond them, and an x0 outside is moved inside. `method` is an STM (the default), SCR or SGD, or for a
     convex sum an AcceleratedTensor or AcceleratedCubic; `order`, 1, 2 or 3, is how much the certificate asks.
     Budgets: `max_iterations` (1000), `max_seconds`, `max_epochs` (evaluations of all orders over n). `callback(info)`
-    ends the run by True or StopIteration. `checkpoint`, a file, is written after every `checkpoint_every`-th iteration;
-    `resume` goes on from it. `check_derivatives` compares them with differences first and raises where they are off.
+    ends the run by True or StopIteration. `checkpoint`, a file, is written after every `checkpoint_every`-th iteration,
+    or once a step is accepted; `resume` goes on from it. `check_derivatives` compares with differences first.
     The point returned is never worse than x0 by the full objective. The same seed gives the same result.
     """
     check_budgets(tol=tol, max_iterations=max_iterations, max_seconds=max_seconds, max_epochs=max_epochs)

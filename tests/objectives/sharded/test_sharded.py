@@ -116,7 +116,7 @@ def test_a_run_finds_the_minimizer_of_the_model_in_memory_in_few_passes(name):
     assert result.success, result.message
     assert whole.success
     np.testing.assert_allclose(result.x, whole.x, rtol=1e-6, atol=1e-9)
-    assert 3 <= result.rounds <= 20
+    assert 3 <= result.rounds <= 22  # ten of them are the certificate's
     assert result.bytes_read == result.rounds * model.engine.layout.bytes
     assert result.retries == 0
     assert f"{result.rounds} over all shards" in str(result)

@@ -44,27 +44,35 @@ class ShardedView:
         return ShardedPoint(self.model, x)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ShardedPoint:
-    """A sharded linear model at one x."""
+    """A sharded linear model at one x. f comes with B and its products: a pass has the margins anyway."""
 
     model: ShardedLinearModel
     x: Vector
+    mean: float | None = None  # of the loss, once it is known
 
     def together(self, *sums: Sum) -> list[Any]:
         """Means over all rows of some sums (`tercet.objectives.sharded.sums`), without the penalty, in one pass."""
         return [total / self.model.n for total in self.model.sweep(self.x, sums)]
 
+    def beside_f(self, each: Sum) -> Any:
+        """The mean of a sum, and with it, where it is not known yet, f."""
+        if self.mean is not None:
+            return self.together(each)[0]
+        self.mean, answer = self.together(Value(), each)
+        return answer
+
     def first(self) -> tuple[float, Vector]:
         """f(x) and grad f(x)."""
-        penalty = self.model.penalty
-        value, gradient = self.together(Value(), Gradient())
-        return float(value) + penalty.value(self.x), gradient + penalty.gradient(self.x)
+        gradient = self.beside_f(Gradient())
+        return self.value(), gradient + self.model.penalty.gradient(self.x)
 
     def value(self) -> float:
         """(1/n) sum w_i l_i + penalty; at x = 0 it is known from the first pass."""
-        mean = self.together(Value())[0] if self.x.any() else self.model.at_zero()
-        return float(mean) + self.model.penalty.value(self.x)
+        if self.mean is None:
+            self.mean = self.together(Value())[0] if self.x.any() else self.model.at_zero()
+        return float(self.mean) + self.model.penalty.value(self.x)
 
     def gradient(self) -> Vector:
         """A'(w l')/n + p'."""
@@ -72,7 +80,7 @@ class ShardedPoint:
 
     def hessian(self) -> Matrix:
         """A' diag(w l'') A / n + diag(p'')."""
-        B = self.together(Hessian())[0]
+        B = self.beside_f(Hessian())
         B.ravel()[:: len(B) + 1] += self.model.penalty.curvature(self.x)
         return B
 
@@ -80,7 +88,7 @@ class ShardedPoint:
         """Bv, or T[u, v]."""
         penalty, (u, v) = self.model.penalty, (vectors[0], vectors[-1])
         rest = penalty.product(self.x, v) if order == 2 else penalty.third(self.x) * u * v
-        return self.together(Product(order, vectors))[0] + rest
+        return rest + self.beside_f(Product(order, vectors))
 
     def third_square(self, s: Vector) -> Priced[Vector]:
         """T[s, s] over the rows that bend along s."""
