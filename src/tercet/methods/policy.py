@@ -76,6 +76,7 @@ def outlook(run: Run, state: State) -> Outlook:
         variances=m.variances,
         missed=m.missed,
         cost=run.traits.hessian_cost,
+        scattered=run.traits.scattered,
     )
 
 

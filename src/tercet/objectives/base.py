@@ -104,6 +104,7 @@ class Traits:
     provenance: str = "derivatives as given"  # how they are computed, in words, for the certificate
     epsilon: float = float(np.finfo(float).eps)  # of the precision in which f is computed
     blur: float = 0.0  # beside its diagonal, how wrong a Hessian may be that is made of differences
+    scattered: float = 0.2  # samples of a larger share of the rows, which lie anywhere, take as long as all in a row
     in_memory: int | None = None  # the largest sample at hand; what is beyond takes a pass over data elsewhere
 
     @staticmethod

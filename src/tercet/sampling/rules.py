@@ -34,6 +34,7 @@ class Outlook:
     variances: tuple[float, float, float] = (nan, nan, nan)  # of the drawn terms' g, B, T, for rules that observe them
     missed: float = 0.0  # what the last quadratic over these samples left of the gradient; inf: the step was rejected
     cost: float = 2.0  # how long the Hessian of a term takes, in its gradients
+    scattered: float = 0.2  # samples of a larger share of the terms take as long as all of them
 
 
 class SizeRule(Protocol):
@@ -199,8 +200,8 @@ class Progressive:
         1/2 tr((B + mu I)^-1 C),  C the covariance of the sampled gradient,
 
     which the sampled terms give for free. Then the sample grows by `factor`, and in the end it is all data. Samples
-    above a fifth of the data, which serve for an iteration or two, are passed over, because scattered rows have to be
-    collected first, which takes nearly as long as all rows in their order.
+    above a fifth of the data (on a device: above what is copied there), which serve for an iteration or two, are passed
+    over, because scattered rows have to be collected first, which takes nearly as long as all rows in their order.
 
     When g is taken over all terms, B and T stay on the last sample, or on a tenth of the terms, if that is at least
     `lag` d, B for as long as it leaves less than a quarter of the gradient unexplained: their error, of the order
@@ -231,7 +232,7 @@ class Progressive:
             return self.follow(outlook) if outlook.missed > MISSED else outlook.sizes
         if not (outlook.noisy or outlook.noise_share >= 1.0):
             return outlook.sizes
-        grown = self.settle(ceil(min(n, self.factor * m)), n)
+        grown = self.settle(ceil(min(n, self.factor * m)), n, 1.0 / outlook.scattered)
         behind = min(m, n // 10)
         lags = grown.value == n and self.lag * outlook.d * (2.0 / outlook.cost) ** 2 <= behind
         return replace(grown, hessian=behind, third=behind) if lags else grown

@@ -16,7 +16,7 @@ def table(request, monkeypatch):
     """All rows, a sample that was copied, or one that is gathered when it is used; in several pieces."""
     library, ones, how = request.param
     monkeypatch.setattr(tables, "ROWS", 160)
-    monkeypatch.setattr(tables, "BUFFER", 96 * 8 * D)
+    monkeypatch.setattr(tables, "LEAST", 96 * 8 * D)
     X = data(N, D)[0]
     whole = DenseDeviceTable(arrays_of(place(library)(X), None), place(library)(X), ones)
     whole.arrays.several = True  # as on a device
@@ -73,7 +73,7 @@ def test_scales_are_those_of_the_host_also_of_a_column_that_is_rarely_used(libra
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_float32_rows_are_widened_piece_by_piece_and_sums_are_those_of_float64(library, monkeypatch):
-    monkeypatch.setattr(tables, "BUFFER", 96 * 8 * D)
+    monkeypatch.setattr(tables, "LEAST", 96 * 8 * D)
     X = (data(N, D)[0] * [1, 1e3, 1, 1, 1]).astype(np.float32)
     A = place(library)(X)
     x, c = np.random.default_rng(4).standard_normal(D), np.random.default_rng(5).standard_normal(N)

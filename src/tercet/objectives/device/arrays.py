@@ -14,8 +14,9 @@ import numpy as np
 
 Array = Any  # of the user's library
 ROWS = 1 << 21  # rows whose elementwise work is done at once: its temporaries are small beside the data
-BUFFER = 1 << 26  # bytes of scaled or widened rows that are made at once, or
-SHARE = 0.01  # this fraction of the data, where that is more
+BUFFER = 1 << 26  # bytes of rows that are made at once, where the data is not dense
+SHARE = 0.01  # of dense data this fraction is scaled or widened at once, or
+LEAST = 1 << 24  # as many bytes, where that is more
 BATCHES = 64  # products of pieces of rows that are made at once, where d x d alone would not fill a device
 TILE = 128  # columns that one block of a matrix product has
 

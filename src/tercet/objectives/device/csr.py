@@ -116,8 +116,8 @@ def csr_tensor(crow: Array, col: Array, entries: Array, shape: tuple[int, int]) 
 
     import torch
 
-    with warnings.catch_warnings():  # PyTorch calls the layout a beta
-        warnings.filterwarnings("ignore", message=".*Sparse CSR.*")
+    with warnings.catch_warnings():  # PyTorch calls the layout a beta, and advises to check what is known
+        warnings.filterwarnings("ignore", message=".*[Ss]parse (CSR|invariant).*")
         return torch.sparse_csr_tensor(crow, col, entries, shape, check_invariants=False)
 
 
@@ -172,6 +172,7 @@ class CsrDeviceTable:
     ones: bool = False  # a last column of ones, which is not stored
     sampled: bool = False  # these are a sample in the order of its drawing
     look: Look = unwatched
+    scattered: float = 0.2  # samples of a larger share of the rows take as long to collect as all of them to read
 
     @once
     def shape(self) -> tuple[int, int]:

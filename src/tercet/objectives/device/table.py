@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tercet.objectives.device.arrays import BUFFER, ROWS, SHARE, Array, Arrays
+from tercet.objectives.device.arrays import LEAST, ROWS, SHARE, Array, Arrays
 from tercet.objectives.tables import ALL, GROUPS, SOME, cut, inverse_rms
 from tercet.once import once
 from tercet.records import Matrix, Vector
 from tercet.watch import Look, unwatched
 
-COPIED = 0.065  # samples up to this fraction of the rows are copied
+COPIED = 0.04  # samples up to this fraction of the rows are copied, and there are no larger ones but for B
 Coefficients = Array | Callable[[slice], Array]
 
 
@@ -33,6 +33,7 @@ class DenseDeviceTable:
     picked: Array | None = None  # the rows to visit; None: all
     sampled: bool = False  # these are a sample in the order of its drawing, whose groups tell the sampling error
     look: Look = unwatched  # at the clock, before each piece of a Gram matrix
+    scattered: float = COPIED  # samples of a larger share of the rows would be collected anew in each pass
 
     @once
     def shape(self) -> tuple[int, int]:
@@ -174,7 +175,7 @@ class DenseDeviceTable:
 def few(table: DenseDeviceTable) -> int:
     """Rows of which a second copy may be made."""
     a, (m, d) = table.arrays, table.A.shape
-    return max(GROUPS, int(max(BUFFER, SHARE * a.data.itemsize * m * d)) // (a.kind.itemsize * d))
+    return max(GROUPS, int(max(LEAST, SHARE * a.data.itemsize * m * d)) // (a.kind.itemsize * d))
 
 
 def image(block: Array, V: Array, ones: bool) -> Array:

@@ -114,7 +114,13 @@ class LinearModel:
         wide, penalty = d > DEVICE_DENSE_LIMIT, Penalty(l2, alpha, penalized(d, self.intercept))
         data = device_data(X, y, weights, self.loss, self.given, penalty, self.intercept, accumulate, wide)
         self.A, self.rows, self.device = X, data.view, data
-        self.traits = Traits(dense=not wide, images=True, provenance=data.provenance, epsilon=data.epsilon)
+        self.traits = Traits(
+            dense=not wide,
+            images=True,
+            scattered=data.view.table.scattered,
+            provenance=data.provenance,
+            epsilon=data.epsilon,
+        )
 
     @property
     def n(self) -> int:
