@@ -153,14 +153,14 @@ def gram_share(bench: Bench, X: Tensor) -> None:
     def table() -> Any:
         return tercet.LinearModel(X, torch.zeros_like(c), "squares").rows.table
 
-    own, sizes, whole = (tables.BUFFER, tables.SHARE), [], table()
+    own, sizes, whole = (tables.LEAST, tables.SHARE), [], table()
     try:
         for buffer in (1 << 24, 1 << 25, 1 << 26, 1 << 27, 1 << 29):
-            tables.BUFFER, tables.SHARE = buffer, 0.0
+            tables.LEAST, tables.SHARE = buffer, 0.0
             other = table()
             sizes.append(f"{buffer >> 20} MB {share(partial(other.gram, c))}")
     finally:
-        tables.BUFFER, tables.SHARE = own
+        tables.LEAST, tables.SHARE = own
     took = bench.median(lambda: whole.gram(c))
     bench.say(
         f"Gram matrix, d = {d}: {1e3 * took:.2f} ms, {share(lambda: whole.gram(c))} of the product rate (written first "

@@ -111,8 +111,7 @@ class Examination:
     def __post_init__(self) -> None:
         self.g, self.x = self.point.gradient(), self.point.x
         self.notes = [self.traits.provenance]
-        view = self.point.view
-        self.sides = [view.at(y) for y in sides_of(self.x, self.traits.epsilon, np.abs(self.x))[0]]
+        self.around = sides_of(self.x, self.traits.epsilon, np.abs(self.x))[0]
 
     def second(self) -> tuple[Vector, Matrix]:
         """The lowest eigenvalues with their vectors: all of them where B is formed, else those that products tell."""
@@ -166,9 +165,9 @@ class Examination:
         with np.errstate(over="ignore", invalid="ignore"):
             off = beside.gradient() - self.g - self.point.hessian_product(step)
             first = abs(beside.value() - f - float(self.g @ step))
-            step = self.sides[1].x - self.x
+            step = self.around[1] - self.x
             bend = float(step @ self.point.hessian_product(step))
-            second = 0.5 * abs(self.sides[0].value() + self.sides[1].value() - 2.0 * f - bend)
+            second = 0.5 * abs(sum(self.point.view.at(y).value() for y in self.around) - 2.0 * f - bend)
         if not np.isfinite(first + second):
             raise NotFiniteError("value")
         return np.where(np.isfinite(off), off, 0.0), max(self.traits.epsilon * abs(f), first, second)
@@ -177,12 +176,13 @@ class Examination:
         """Which rows of B are more than rounding, as second differences of B see it: along an x_j on which f does not
         depend B_jj is another number at every x, and scaled to 1 it would look like a curvature. Where each bends f by
         what can be seen beside the others and beside f, none is."""
-        B, (left, right) = self.point.hessian(), self.sides
+        B = self.point.hessian()
         bends = np.abs(np.diag(B)) * D * D
         if np.all(bends > FAINT * max(float(np.max(bends)), abs(self.point.value()))):
             return np.ones(len(D), dtype=bool)
         with np.errstate(over="ignore", invalid="ignore"):
-            off = np.abs(left.hessian_product(D) + right.hessian_product(D) - 2.0 * (B @ D))
+            beside = sum(self.point.view.at(y).hessian_product(D) for y in self.around)
+            off = np.abs(beside - 2.0 * (B @ D))
             return ~(off > UNSURE * (np.abs(B) @ D))
 
     def close(self, errors: Errors, D: Vector, of_f: float, rises: bool) -> bool:
