@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet import Euclidean, Natural
-from tercet.frame import Reach, Same, Scaled
+from tercet.frame import Reach, Same, Scaled, at_rest
 
 powers = st.integers(-6, 6).map(lambda k: 10.0**k)
 D = 4
@@ -64,3 +64,12 @@ def test_a_variable_along_which_f_hardly_bends_or_bends_beyond_measure_has_a_uni
 def test_at_the_origin_of_a_function_without_curvature_units_are_numbers():
     E = Natural().frame(Reach(np.zeros(2), np.zeros(2), np.zeros(2)), None).E
     np.testing.assert_array_equal(E, 1.0)
+
+
+@pytest.mark.parametrize("small", [0.0, 1e-300, 1e-17, 1e-9, 1e-5])
+def test_a_variable_that_hardly_left_0_does_not_rest_while_f_bends_along_it(small):
+    seen = Reach(np.array([1.0, small, 2.0]), np.array([0.5, small, 1.0]))
+    frame, bend = Scaled(np.ones(3)), np.array([1.0, 1e-3, 100.0])
+    assert at_rest(frame, seen, bend, np.array([1.0, 0.0, 1.0]), 1e4) is frame
+    resting = at_rest(frame, seen, bend * [1.0, 1e-16, 1.0], np.array([1.0, 1e-17, 1.0]), 1e4)
+    assert resting.resting.tolist() == [False, True, False]

@@ -248,13 +248,13 @@ class Reach:
 def at_rest(frame: Frame, reach: Reach, bend: Vector, g: Vector, f: float) -> Frame:
     """The frame in which the x_j rest on which f does not depend as far as its rounding tells.
 
-    Over its span D_j, which is no less than a small fraction of the longest (an x_j that begins beside 0 tells none of
-    its own), both the slope |g_j| D_j is within rounding of f and |B_jj| D_j^2 within that of the others': a step along
-    x_j would be one from rounding to rounding, as long as |g_j / B_jj| happens to be.
+    Over its span D_j, or the longest where it has come a small fraction of that only (an x_j that begins at 0 where f
+    is even tells none of its own), both the slope |g_j| D_j is within rounding of f and |B_jj| D_j^2 within that of the
+    others': a step along x_j would be one from rounding to rounding, as long as |g_j / B_jj| happens to be.
     """
     D = np.maximum(reach.size, reach.moved)
     longest = float(np.max(D)) or 1.0
-    D = np.where(D > 0, np.maximum(D, FAINT * longest), longest)
+    D = np.where(NEVER_LESS * longest < D, D, longest)
     with np.errstate(over="ignore", invalid="ignore"):
         bends = np.abs(bend) * D * D
         resting = (bends <= ROUNDED * len(g) * float(np.max(bends))) & (np.abs(g) * D <= ROUNDED * abs(f))

@@ -71,8 +71,8 @@ def modules() -> dict[str, ModuleType]:
         own = getattr(np, name)
         return lambda *arguments, **options: np.asarray(own(*arguments, **options)).view(ndarray)
 
-    names = "asarray concatenate stack matmul add sum max min abs exp expm1 log1p sqrt where zeros arange reshape"
-    for name in [*names.split(), "ones_like", "zeros_like"]:
+    names = "asarray concatenate stack matmul add multiply sum max min abs exp expm1 log1p sqrt where arange reshape"
+    for name in [*names.split(), "empty", "zeros", "ones_like", "zeros_like"]:
         setattr(cupy, name, giving(name))
     cupy.ndarray, cupy.float64, cupy.float32 = ndarray, np.float64, np.float32
     cupy.random = ModuleType("cupy.random")

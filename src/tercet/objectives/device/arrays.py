@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
 
 Array = Any  # of the user's library
-ROWS = 1 << 21  # rows whose elementwise work is done at once: its temporaries are small beside the data
+ROWS = 1 << 20  # rows whose elementwise work is done at once: its temporaries are small beside the data
 BUFFER = 1 << 26  # bytes of rows that are made at once, where the data is not dense
 SHARE = 0.01  # of dense data this fraction is scaled or widened at once, or
 LEAST = 1 << 24  # as many bytes, where that is more
@@ -37,6 +38,7 @@ class Arrays(Protocol):
 
     xp: Any  # the namespace of the library
     whole: bool  # elementwise formulas are compiled, or scattered over devices, and take all rows at once
+    fused: bool  # a Gram matrix of rows in the precision of sums needs no second copy of them
     device: str  # in words
     data: np.dtype[Any]  # of X
     kind: np.dtype[Any]  # of sums, margins and coefficients
@@ -103,10 +105,20 @@ def batches_of(d: int) -> int:
     return int(np.clip(4 * BATCHES // (-(-d // TILE)) ** 2, 1, BATCHES))
 
 
+def fused_products(device: Any) -> Any:
+    """The module that makes Gram matrices in one sweep, where a device of PyTorch is made for it; else None."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return None
+    from tercet.objectives.device import fused
+
+    return fused if fused.serves(device) else None
+
+
 class PlainArrays:
     """Any library that has the array API's `__array_namespace__`; also what the others are measured by."""
 
     whole = False
+    fused = False
 
     def __init__(self, xp: Any, device: Any, data: Any, kind: Any):
         self.xp, self.place, self.device = xp, device, str(device)
@@ -187,6 +199,8 @@ class TorchArrays:
         self.wide = getattr(torch, self.kind.name)
         self.expit = torch.sigmoid
         self.several = device.type != "cpu"  # products of parts of the rows are made at once
+        self.sweep = fused_products(device) if self.kind == np.float64 else None
+        self.fused = self.sweep is not None
         self.buffer: Any = None
 
     def put(self, values: Any) -> Array:
@@ -242,6 +256,8 @@ class TorchArrays:
 
     def add_gram(self, total: Array | None, A: Array, c: Array) -> Array:
         """total + A' diag(c) A: d x d matrices of as many parts of the rows as make a device busy."""
+        if self.sweep is not None:
+            return self.sweep.add_gram(total, A, c)
         xp, (m, d), b = self.xp, A.shape, batches_of(A.shape[1]) if self.several else 1
         total = xp.zeros((b, d, d), dtype=self.wide, device=self.place) if total is None else total
         k, rest = m // b, m % b
@@ -262,7 +278,7 @@ class TorchArrays:
 
     def whole_gram(self, total: Array) -> Array:
         """The sum of the batches."""
-        return total.sum(0)
+        return total.sum(0) if self.sweep is None else self.sweep.whole(total)
 
     def free(self) -> int | None:
         """What the driver says, and what PyTorch keeps in reserve."""
@@ -277,6 +293,7 @@ class CupyArrays:
     """CuPy arrays; row numbers and random orders by CuPy itself, batched products by its matmul."""
 
     whole = False
+    fused = False
 
     def __init__(self, device: Any, data: Any, kind: Any):
         import cupy
@@ -284,6 +301,7 @@ class CupyArrays:
 
         self.xp, self.place, self.device = cupy, device, f"cuda:{device.id}"
         self.data, self.kind, self.expit = np.dtype(data), np.dtype(kind), expit
+        self.buffer: Any = None
 
     def put(self, values: Any) -> Array:
         """A host array on the device, in the precision of sums."""
@@ -328,14 +346,22 @@ class CupyArrays:
 
     def dealt(self, c: Array, A: Array, K: int) -> Array:
         """A'c split into K groups."""
-        starts = [min(k, int(c.shape[0])) for k in range(K)]
-        return self.xp.stack([c[k::K] @ A[k::K, :] for k in starts])
+        (m, d), xp = A.shape, self.xp
+        q = m // K
+        turns = (c[: q * K, None] * A[: q * K]).reshape(q, K * d)
+        sums = xp.sum(turns, axis=0).reshape(K, d)
+        if m > q * K:
+            sums[: m - q * K] += c[q * K :, None] * A[q * K :]
+        return sums
 
     def add_gram(self, total: Array | None, A: Array, c: Array) -> Array:
         """total + A' diag(c) A: d x d matrices of as many parts of the rows as make a device busy."""
         (m, d), b = A.shape, batches_of(A.shape[1])
         k, rest = m // b, m % b
-        scaled = A * c[:, None]
+        if self.buffer is None or self.buffer.size < m * d:
+            self.buffer = None  # the old one goes before the new one comes
+            self.buffer = self.xp.empty(m * d, dtype=self.kind)
+        scaled = self.xp.multiply(A, c[:, None], out=self.buffer[: m * d].reshape(m, d))
         parts = self.xp.matmul(scaled[: b * k].reshape(b, k, d).transpose(0, 2, 1), A[: b * k].reshape(b, k, d))
         if rest:
             parts[0] += scaled[b * k :].T @ A[b * k :]

@@ -18,6 +18,7 @@ class JaxArrays:
     """JAX arrays; rows that lie on several devices stay there."""
 
     whole = True
+    fused = True
 
     def __init__(self, X: Any, data: Any, kind: Any):
         import jax

@@ -55,6 +55,10 @@ class DevicePath:
         age, moved = (0, 0.0) if computed else (self.age, self.moved)
         return replace(self, base=margins, ahead=None, t=1.0, age=age, moved=moved)
 
+    def without(self) -> DevicePath:
+        """The same, and its margins are to be had elsewhere."""
+        return replace(self, base=None, ahead=None)
+
     def again(self) -> DevicePath:
         """The same steps, with margins to be computed."""
         return DevicePath(self.on, self.rows, self.steps, self.images)

@@ -120,10 +120,10 @@ class DeviceMargins:
 
     @property
     def z(self) -> Array:
-        """Ax, computed once, and kept."""
+        """Ax, computed once, and kept; what it was made of is let go of."""
         if self.whole is None:
             known = None if self.path is None else self.path.margins
-            self.whole = self.times() if known is None else known
+            self.whole, self.path = self.times() if known is None else known, None
         return self.whole
 
     def times(self) -> Array:
@@ -160,7 +160,7 @@ class DevicePoint:
 
     def __init__(self, view: DeviceView, x: Vector, path: DevicePath | None = None):
         self.view, self.x, self.terms = view, x, view.terms
-        self.margins, self.path = DeviceMargins(view, x, path), path
+        self.margins, self.path = DeviceMargins(view, x, path), None if path is None else path.without()
         self.carry = None if path is None else path.again()
         if path is not None and path.age > 0:  # the margins are a sum over steps, whose rounding adds up
             self.inexact = 0

@@ -110,9 +110,10 @@ class DenseDeviceTable:
         """A' diag(c) A; None stands for ones."""
         a, part = self.arrays, None if c is None else by_piece(c)
         total, border = None, None
+        sweep = a.whole or (a.fused and self.picked is None and a.data == a.kind)  # no copies of rows are made
         for piece in self.pieces:
             some = a.put(np.ones(piece.stop - piece.start)) if part is None else part(piece)
-            for within in [ALL] if a.whole else cut(piece.stop - piece.start, few(self)):
+            for within in [ALL] if sweep else cut(piece.stop - piece.start, few(self)):
                 self.look()
                 begin = piece.start + (within.start or 0)
                 rows = slice(begin, piece.start + (piece.stop - piece.start if within.stop is None else within.stop))
