@@ -32,6 +32,7 @@ import scipy.optimize
 
 import tercet
 from tercet.objectives.sharded import ShardedLinearModel
+from tercet.objectives.sharded.point import ShardedPoint
 from tercet.objectives.sharded.sums import Value
 
 GAP = 1e-8
@@ -64,19 +65,20 @@ def generate(folder: Path, rows: int, columns: int, kind: str) -> tercet.Shards:
 def recorded() -> Iterator[list[tuple[int, float, float]]]:
     """Every pass of a run that gives f: the number of passes so far, f and the clock."""
     seen: list[tuple[int, float, float]] = []
-    plain = ShardedLinearModel.sweep
+    plain = ShardedPoint.sweep
 
-    def sweep(self: Any, x: Any, sums: Any) -> Any:
-        total = plain(self, x, sums)
+    def sweep(self: Any, *sums: Any) -> Any:
+        total = plain(self, *sums)
         if isinstance(sums[0], Value):
-            seen.append((self.traffic.rounds, total[0] / self.n + self.penalty.value(x), time.perf_counter()))
+            f = total[0] / self.model.n + self.model.penalty.value(self.x)
+            seen.append((self.model.traffic.rounds, f, time.perf_counter()))
         return total
 
-    ShardedLinearModel.sweep = sweep  # type: ignore[method-assign]
+    ShardedPoint.sweep = sweep  # type: ignore[method-assign]
     try:
         yield seen
     finally:
-        ShardedLinearModel.sweep = plain  # type: ignore[method-assign]
+        ShardedPoint.sweep = plain  # type: ignore[method-assign]
 
 
 def reached(seen: list[tuple[int, float, float]], target: float, start: float) -> tuple[float, float]:

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.dask.model import LinearModel, client_of
 from tercet.methods.minimize import minimize
 from tercet.methods.run import Method
-from tercet.objectives.sharded.model import SAMPLE, ShardedLinearModel, sample_of
+from tercet.objectives.sharded.driver import SAMPLE
+from tercet.objectives.sharded.model import ShardedLinearModel
 from tercet.records import Certificate, Status, Vector
 from tercet.result import Result
 from tercet.shards import Shards
@@ -80,7 +81,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"tercet.dask.RobustClassifier.fit(y=...): the classes are {some}; give rows of two.")
         problem = LinearModel(X, targets, client=client, weights=sample_weight, loss=self.loss, **settings(self))
         result = solve(self, problem, None, seed_of(self))
-        self.classes_, self.n_features_in_ = classes, problem.engine.layout.columns
+        self.classes_, self.n_features_in_ = classes, problem.driver.layout.columns
         self.coef_, self.intercept_ = parted(self, result.x)
         self.coef_, self.intercept_ = self.coef_[None, :], np.atleast_1d(self.intercept_)
         self.n_iter_ = np.array([result.nit])
@@ -173,7 +174,7 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
             scale = found
         last = results[-1]
         self.coef_, self.intercept_ = parted(self, last.x)
-        self.scale_, self.n_features_in_ = float(scale), problem.engine.layout.columns
+        self.scale_, self.n_features_in_ = float(scale), problem.driver.layout.columns
         self.n_iter_, self.result_, self.certificate_ = sum(r.nit for r in results), last, last.certificate
         announce(self, [last], [""])
         return self
@@ -232,7 +233,7 @@ def estimate(estimator: Any, problem: ShardedLinearModel, x: Vector, seed: int) 
     """The tuning constant of the loss times the noise that the residuals of the sample show."""
     if estimator.loss == "squares":
         return 1.0
-    drawn = sample_of(problem, seed)
+    drawn = problem.driver.sample(seed)
     r = drawn.y - drawn.X @ (x[:-1] if estimator.fit_intercept else x)
     center = median(r, drawn.w) if estimator.fit_intercept else 0.0
     noise = DEVIATIONS * median(np.abs(r - center), drawn.w)

@@ -9,7 +9,8 @@ from distributed import Client, default_client
 from tercet.checks import positive
 from tercet.dask.chunks import Chunks
 from tercet.dask.engine import PATIENCE, Cluster, alive
-from tercet.objectives.sharded.model import SAMPLE, ShardedLinearModel
+from tercet.objectives.sharded.driver import SAMPLE
+from tercet.objectives.sharded.model import ShardedLinearModel
 from tercet.shards import Shards
 
 

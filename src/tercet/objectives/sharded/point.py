@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +54,13 @@ class ShardedPoint:
 
     def together(self, *sums: Sum) -> list[Any]:
         """Means over all rows of some sums (`tercet.objectives.sharded.sums`), without the penalty, in one pass."""
-        return [total / self.model.n for total in self.model.sweep(self.x, sums)]
+        return [total / self.model.n for total in self.sweep(*sums)]
+
+    def sweep(self, *sums: Sum) -> list[Any]:
+        """Some sums over all rows."""
+        model = self.model
+        recipe = replace(model.recipe, factor=model.driver.factor())
+        return model.driver.sweep(recipe, self.x, sums, model.penalty.gradient)
 
     def beside_f(self, each: Sum) -> Any:
         """The mean of a sum, and with it, where it is not known yet, f."""
@@ -92,7 +98,7 @@ class ShardedPoint:
 
     def third_square(self, s: Vector) -> Priced[Vector]:
         """T[s, s] over the rows that bend along s."""
-        sums = self.model.sweep(self.x, (ThirdSquare(s),))[0]
+        sums = self.sweep(ThirdSquare(s))[0]
         rest = self.model.penalty.third(self.x) * s * s
         return Priced(sums[:-1] / self.model.n + rest, third=int(sums[-1]))
 

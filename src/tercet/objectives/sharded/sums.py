@@ -9,7 +9,7 @@ Penalties and the division by n are left to who asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -34,6 +34,14 @@ class Sum(Protocol):
 
     def of(self, point: LinearPoint) -> Any:
         """Over the rows of a block; what blocks give is added up."""
+        ...
+
+
+class Recipe(Protocol):
+    """How the rows of a block become sums. It is sent to workers."""
+
+    def sums(self, block: Block, x: Vector, sums: Sequence[Sum]) -> list[Any]:
+        """Some sums at x over the rows of a block."""
         ...
 
 
@@ -171,7 +179,7 @@ class Squares:
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class LinearRecipe:
     """How a block becomes rows of a linear model: by the loss as the user gave it, which a worker makes its own of."""
 
     loss: Any
@@ -200,6 +208,11 @@ class Recipe:
         formula = Formula.of(loss, self.compiled)
         return LinearView(self.table(block.X), block.y, w, loss, formula, NO_PENALTY, self.compiled, self.wide)
 
+    def sums(self, block: Block, x: Vector, sums: Sequence[Sum]) -> list[Any]:
+        """Over the rows of a block."""
+        point = LinearPoint(self.view(block), x)
+        return [each.of(point) for each in sums]
+
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
@@ -212,11 +225,7 @@ class Sweep:
 
     def __call__(self, blocks: Iterator[Block]) -> list[Any]:
         """In the order of the blocks."""
-        return add_up([each.of(point) for each in self.sums] for point in self.points(blocks))
-
-    def points(self, blocks: Iterator[Block]) -> Iterator[LinearPoint]:
-        """Each block at x."""
-        return (LinearPoint(self.recipe.view(block), self.x) for block in blocks)
+        return add_up(self.recipe.sums(block, self.x, self.sums) for block in blocks)
 
 
 def add_up(parts: Iterator[list[Any]]) -> list[Any]:

@@ -3,16 +3,16 @@ sample that lives with the driver?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from tercet.objectives.linear.model import LARGEST
 from tercet.objectives.linear.point import LinearPoint
-from tercet.objectives.sharded.sums import Recipe
+from tercet.objectives.sharded.sums import LinearRecipe
 from tercet.objectives.tables import inverse_rms
 from tercet.records import Rows, Vector
 from tercet.shards.keys import below, by_key
@@ -57,6 +57,11 @@ class Drawn:
                 X[own[own < m]], last = part.X[own < m], last - len(part.rows)
         return Drawn(rows[order], keys[order], X, y[order], at(w, order))
 
+    def first(self, m: int) -> Drawn:
+        """The first m rows."""
+        w = None if self.w is None else self.w[:m]
+        return Drawn(self.rows[:m], self.keys[:m], self.X[:m], self.y[:m], w)
+
 
 def at(w: Vector | None, index: Any) -> Vector | None:
     """Some of the weights, where there are any."""
@@ -69,9 +74,20 @@ def picked(block: Block, rows: Rows, keys: Any, first: int) -> Drawn:
     return Drawn(rows, keys, block.X[local], block.y[local], at(block.w, local))
 
 
+class Seen(Protocol):
+    """What a survey found; parts of it add up."""
+
+    @property
+    def weight(self) -> float:
+        """The sum of the weights of the rows."""
+        ...
+
+    def __add__(self, other: Any) -> Any: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a survey found: over one shard, or over all."""
+    """What a survey found for a linear model: over one shard, or over all."""
 
     squares: Vector  # of the entries of each column, summed
     count: Vector  # how many of them are not 0
@@ -96,25 +112,32 @@ class Found:
 class Survey:
     """The survey of one shard, and its rows whose keys are below the limit."""
 
-    recipe: Recipe
+    inspect: Callable[[Block], Seen] | None  # None: only the sample is wanted
     seed: int
     limit: int
     starts: Any  # the number of the first row of each shard
-    checks: bool = True  # False: only the sample is wanted
     name: str = "survey"
 
-    def __call__(self, blocks: Iterator[Block]) -> tuple[Found | None, Drawn]:
+    def __call__(self, blocks: Iterator[Block]) -> tuple[Any, Drawn]:
         """One read."""
-        found, drawn = None, []
+        found: Any = None
+        drawn = []
         for block in blocks:
-            if self.checks:
-                part = self.look(block)
+            if self.inspect is not None:
+                part = self.inspect(block)
                 found = part if found is None else found + part
             first = int(self.starts[block.shard]) + block.start
             drawn.append(picked(block, *below(self.seed, first, first + block.rows, self.limit), first))
         return found, Drawn.joined(drawn)
 
-    def look(self, block: Block) -> Found:
+
+@dataclass(frozen=True, eq=False)
+class Inspect:
+    """What the first pass looks at for a linear model."""
+
+    recipe: LinearRecipe
+
+    def __call__(self, block: Block) -> Found:
         """Check a block and sum up what is asked of it; ValueError names shard and row."""
         check(block)
         try:
@@ -125,8 +148,12 @@ class Survey:
             raise ValueError(f"shard {block.shard}, rows from {block.start} on: {error}") from None
         point = LinearPoint(self.recipe.view(block), np.zeros(block.X.shape[1] + self.recipe.intercept))
         zero = sum(float(point.margins.coefficients(0, piece).sum()) for piece in point.view.table.pieces)
-        weight = float(block.rows) if block.w is None else float(block.w.sum())
-        return Found(*columns(block), zero, weight)
+        return Found(*columns(block), zero, weight_of(block))
+
+
+def weight_of(block: Block) -> float:
+    """The sum of the weights of its rows."""
+    return float(block.rows) if block.w is None else float(block.w.sum())
 
 
 def columns(block: Block) -> tuple[Vector, Vector]:
@@ -139,7 +166,7 @@ def columns(block: Block) -> tuple[Vector, Vector]:
     return squares, np.bincount(X.indices[X.data != 0.0], minlength=d).astype(np.float64)
 
 
-def check(block: Block) -> None:
+def check(block: Block, largest: float = LARGEST) -> None:
     """ValueError that names the shard and the row of an entry that no model can take."""
     for name, values in (("y", block.y), ("weights", block.w)):
         if values is not None and not np.isfinite(values).all():
@@ -150,9 +177,9 @@ def check(block: Block) -> None:
         raise ValueError(f"shard {block.shard}, row {row}: its weight is below 0; weights are at least 0")
     values = block.X.data if sp.issparse(block.X) else block.X
     size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
-    if size <= LARGEST:
+    if size <= largest:
         return
-    bad = ~(np.abs(values) <= LARGEST)
+    bad = ~(np.abs(values) <= largest)
     place = int(np.argmax(bad))
     if sp.issparse(block.X):
         row, column = int(np.searchsorted(block.X.indptr, place, side="right")) - 1, int(block.X.indices[place])
