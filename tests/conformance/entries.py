@@ -60,11 +60,12 @@ def linear(loss: str, **options: Any) -> Callable[[], Any]:
 CUTS = (0, 50, 51, 130, N)
 
 
+def cut(values: Any) -> list[Any]:
+    return [values[a:b] for a, b in itertools.pairwise(CUTS)]
+
+
 def sharded(loss: str, table: Any = X, weights: Any = None, **options: Any) -> Callable[[], Any]:
     y = LABELS if loss in ("sigmoid_squares", "logistic") else TARGETS
-
-    def cut(values: Any) -> list[Any]:
-        return [values[a:b] for a, b in itertools.pairwise(CUTS)]
 
     def make() -> Any:
         shards = tercet.Shards(cut(table), cut(y), weights=None if weights is None else cut(weights))
@@ -73,10 +74,13 @@ def sharded(loss: str, table: Any = X, weights: Any = None, **options: Any) -> C
     return make
 
 
-def jax_sum() -> Any:
+def jax_sum(shards: Any = None, **options: Any) -> Any:
     import jax
 
-    return tercet.FiniteSum(lambda w, x, y: 0.5 * (jax.nn.sigmoid(x @ w) - y) ** 2 + 5e-4 * w @ w, (X, LABELS))
+    def loss(w: Any, x: Any, y: Any, weight: Any = 1.0) -> Any:
+        return 0.5 * weight * (jax.nn.sigmoid(x @ w) - y) ** 2 + 5e-4 * w @ w
+
+    return tercet.FiniteSum(loss, (X, LABELS) if shards is None else shards, **options)
 
 
 def jax_residuals(loss: str, weights: Any = None, pairs: bool = False) -> Any:
@@ -227,6 +231,14 @@ OBJECTIVES: dict[str, Entry] = {
         START,
     ),
     "JAX sum": Entry(jax_sum, START, needs="jax"),
+    "shards, JAX sum": Entry(lambda: jax_sum(tercet.Shards(cut(X), cut(LABELS))), START, needs="jax"),
+    "shards, JAX sum, weights, a sample in memory": Entry(
+        lambda: jax_sum(
+            tercet.Shards(cut(X), cut(LABELS), weights=cut(np.linspace(0.1, 2.0, N))), sample_bytes=100 * 8 * (D + 2)
+        ),
+        START,
+        needs="jax",
+    ),
     "PyTorch sum": Entry(torch_sum, START, needs="torch"),
     "PyTorch residuals": Entry(lambda: torch_residuals("squares"), START, needs="torch"),
     "PyTorch residuals, two for an example, batched, weights, soft_l1": Entry(

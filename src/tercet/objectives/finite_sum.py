@@ -12,9 +12,10 @@ import numpy as np
 from tercet.checks import plain_array, refuse_masked, whole
 from tercet.objectives.base import Bound, Traits, digest, name_of
 from tercet.objectives.jaxtools import flatten, import_jax, precision
-from tercet.objectives.programs import Program, compiled, traced
+from tercet.objectives.programs import compiled, traced
 from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
+from tercet.shards import Shards
 
 GROUPS = 16  # gradients come in this many groups of examples, whose spread is the sampling error
 DENSE_LIMIT = 200
@@ -32,7 +33,19 @@ class FiniteSum:
     examples along the first axis. Sums run over chunks of `chunk` examples, so that memory stays bounded and one
     compiled function serves every sample size (default: 1024 on a CPU, 65536 elsewhere). Arrays of JAX stay where they
     are. The precision is that of x0: float32 where it is float32, else float64.
+
+    With `Shards` in place of data it runs out of core: an example is a row, its target and, where the shards have them,
+    its weight, and `FiniteSum(loss, shards)` is a `tercet.objectives.sharded.ShardedFiniteSum`, which also takes
+    `sample_bytes`.
     """
+
+    def __new__(cls, loss: Any = None, data: Any = None, **named: Any) -> Any:
+        """Data in memory, or shards."""
+        if not isinstance(data, Shards):
+            return super().__new__(cls)
+        from tercet.objectives.sharded.finite_sum import ShardedFiniteSum
+
+        return ShardedFiniteSum(loss, data, **named)
 
     def __init__(self, loss: Callable[..., Any], data: Any, *, chunk: int | None = None):
         jax = import_jax("FiniteSum")
@@ -79,34 +92,36 @@ class FiniteSum:
         data, kernels = self._compiled[structure]
         return Bound(SumObjective(start.size, self.n, self.chunk, data, kernels, dtype, jax), start, restore)
 
-    def trace(self, jax: Any, loss: Callable[..., Any], x: Any, example: Any) -> Program:
-        """The loss of one example as a program, or a ValueError with what it raised when JAX traced it."""
-        try:
-            return traced(jax, loss, x, *example)
-        except Exception as error:
-            raise ValueError(
-                "FiniteSum(loss=...): JAX could not trace loss(params, *example), "
-                f"which raised {type(error).__name__}: {error}"
-            ) from error
-
     def compile(self, unravel: Callable[[Any], Any], start: Vector, dtype: np.dtype[Any]) -> tuple[Any, ChunkedKernels]:
         """The data on the device and the compiled sums, for one structure of parameters."""
         jax = import_jax("FiniteSum")
         with jax.enable_x64(dtype == np.float64):
             data = jax.tree_util.tree_map(lambda leaf: jax.numpy.asarray(as_precision(leaf, dtype)), self.data)
             example = jax.tree_util.tree_map(lambda leaf: leaf[0], data)
-            x = jax.ShapeDtypeStruct(start.shape, dtype)
-            program = self.trace(jax, lambda x, *e: self.loss(unravel(x), *e), x, example)
-            shapes = [str(shape) for shape in program.closed.out_avals]
-            if [shape.shape for shape in program.closed.out_avals] != [()]:
-                raise ValueError(f"FiniteSum(loss=...): loss returns {shapes}, but one scalar per example is needed.")
             few = COLUMNS if self.on_cpu else DEVICE_COLUMNS
-            run, consts = program.runner(jax), program.consts
-            key = None if program.key is None else ("sum", program.key, str(dtype), self.chunk, few)
-            kernels = compiled(
-                key, lambda: ChunkedKernels(jax, lambda x, *e: run(consts, x, *e), self.chunk, start.size, few)
-            )
-            return data, kernels
+            loss = lambda x, *e: self.loss(unravel(x), *e)  # noqa: E731 (of a flat x)
+            return data, kernels_of(jax, loss, start.size, dtype, example, self.chunk, few)
+
+
+def kernels_of(
+    jax: Any, loss: Callable[..., Any], d: int, dtype: np.dtype[Any], example: Any, chunk: int, columns: int
+) -> ChunkedKernels:
+    """The compiled sums of a loss of a flat x and one example, which serve for every program of the same text;
+    ValueError where JAX cannot trace it, or where it gives no scalar."""
+    x = jax.ShapeDtypeStruct((d,), dtype)
+    try:
+        program = traced(jax, loss, x, *example)
+    except Exception as error:
+        raise ValueError(
+            "FiniteSum(loss=...): JAX could not trace loss(params, *example), "
+            f"which raised {type(error).__name__}: {error}"
+        ) from error
+    shapes = [str(shape) for shape in program.closed.out_avals]
+    if [shape.shape for shape in program.closed.out_avals] != [()]:
+        raise ValueError(f"FiniteSum(loss=...): loss returns {shapes}, but one scalar per example is needed.")
+    run, consts = program.runner(jax), program.consts
+    key = None if program.key is None else ("sum", program.key, str(dtype), chunk, columns)
+    return compiled(key, lambda: ChunkedKernels(jax, lambda x, *e: run(consts, x, *e), chunk, d, columns))
 
 
 def platform_of(jax: Any, data: Any) -> str:

@@ -59,6 +59,7 @@ def test_every_answer_is_that_of_the_model_in_memory(name):
         "T[u, v]": lambda p: p.product(3, u, v),
         "T[s, s]": lambda p: result_of(p.third_square(v)),
         "tensor": lambda p: p.third_tensor(V),
+        "scatter": lambda p: p.scatter(),
         "bound": lambda p: p.third_bound(V),
         "tight bound": lambda p: p.third_bound(V, True),
         "bound everywhere": lambda p: p.third_bound(None),

@@ -13,6 +13,7 @@ from tercet.objectives.sharded.sums import (
     Gradient,
     Hessian,
     Product,
+    Scatter,
     Squares,
     Sum,
     ThirdRowSums,
@@ -128,3 +129,8 @@ class ShardedPoint:
             spread, B = self.together(Squares(2), Hessian())
             spread = spread - B @ B
         return max(0.0, float(np.linalg.eigvalsh((spread + spread.T) / 2)[-1]))
+
+    def scatter(self) -> Matrix:
+        """The covariance of the gradients of single rows."""
+        squares, mean = self.together(Scatter(), Gradient())
+        return squares - np.outer(mean, mean)

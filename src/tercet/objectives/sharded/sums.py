@@ -9,10 +9,10 @@ Penalties and the division by n are left to who asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -24,8 +24,9 @@ from tercet.objectives.tables import table_of
 from tercet.records import Matrix, Tensor, Vector
 from tercet.shards.layout import Block
 
-KEPT = 8  # losses that a process remembers: one of JAX is compiled when it is made
-LOSSES: dict[str, Loss] = {}
+KEPT = 8  # things made of recipes that a process remembers: what is of JAX is compiled when it is made
+MADE: dict[str, Any] = {}
+T = TypeVar("T")
 NO_PENALTY = Penalty(0.0, 0.0, np.zeros(0))
 
 
@@ -178,6 +179,16 @@ class Squares:
         return point.view.table.gram(c**2 * norms ** (2 * self.order - 2))
 
 
+@dataclass(frozen=True)
+class Scatter:
+    """sum s_i s_i' over the gradients of the rows."""
+
+    def of(self, point: LinearPoint) -> Matrix:
+        """A Gram matrix."""
+        c = point.margins.coefficients(1)
+        return point.view.table.gram(c * c)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearRecipe:
     """How a block becomes rows of a linear model: by the loss as the user gave it, which a worker makes its own of."""
@@ -192,11 +203,7 @@ class LinearRecipe:
 
     def own_loss(self) -> Loss:
         """The loss of this process."""
-        if self.token not in LOSSES:
-            while len(LOSSES) >= KEPT:
-                LOSSES.pop(next(iter(LOSSES)), None)
-            LOSSES[self.token] = as_loss(self.loss, self.scale)
-        return LOSSES[self.token]
+        return remembered(self.token, lambda: as_loss(self.loss, self.scale))
 
     def table(self, X: Any) -> Any:
         """Rows, with a column of ones where there is an intercept."""
@@ -212,6 +219,16 @@ class LinearRecipe:
         """Over the rows of a block."""
         point = LinearPoint(self.view(block), x)
         return [each.of(point) for each in sums]
+
+
+def remembered(token: str, make: Callable[[], T]) -> T:
+    """What this process made for a recipe, once."""
+    if token not in MADE:
+        while len(MADE) >= KEPT:
+            MADE.pop(next(iter(MADE)), None)
+        MADE[token] = make()
+    made: T = MADE[token]
+    return made
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,158 @@
+"""What sums of JAX functions over shards share. A block is itself an objective, of which a sum is m times the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.objectives.sharded.driver import Driver
+from tercet.objectives.sharded.sums import Gradient, Hessian, Product, Recipe, Scatter, Sum, ThirdTensor, Value
+from tercet.objectives.sharded.survey import Drawn, check, weight_of
+from tercet.records import Matrix, Rows, Tensor, Vector
+from tercet.shards.layout import Block, Layout, windows
+
+LARGEST = float(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What the first pass finds: the sum of the weights."""
+
+    weight: float
+
+    def __add__(self, other: Weighed) -> Weighed:
+        return Weighed(self.weight + other.weight)
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """What the first pass looks at for functions of single rows: every number is finite."""
+
+    weighs: bool  # else a weight is a number like others, which the function takes
+
+    def __call__(self, block: Block) -> Weighed:
+        """ValueError that names the shard and the row."""
+        check(block if self.weighs else Block(block.shard, block.start, block.X, block.y, None), LARGEST)
+        if not self.weighs and block.w is not None and not np.isfinite(block.w).all():
+            row = block.start + int(np.argmin(np.isfinite(block.w)))
+            raise ValueError(f"shard {block.shard}, row {row}: weights is not finite; drop that row or fill it")
+        return Weighed(weight_of(block) if self.weighs else float(block.rows))
+
+
+def check_dense(call: str, layout: Layout) -> None:
+    """ValueError for rows that JAX functions do not take."""
+    if layout.sparse:
+        raise ValueError(
+            f"{call}(..., shards): the rows of these shards are CSR, but a JAX function takes dense rows; "
+            "write them dense, or use LinearModel(shards, loss=...)."
+        )
+
+
+def longest(layout: Layout) -> int:
+    """The most rows that a block of these shards has."""
+    most = max(extent.rows for extent in layout.extents)
+    return next(stop - start for start, stop in windows(most, layout.columns))
+
+
+def filled(values: Any, rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A copy in some precision, filled up to so many rows with the first: what is compiled has one shape."""
+    out = np.empty((rows, *values.shape[1:]), dtype)
+    out[: len(values)], out[len(values) :] = values, values[0]
+    return out
+
+
+def places(rows: Rows) -> NDArray[np.intp]:
+    """Where each of some rows is once they are ascending."""
+    out = np.empty(len(rows), dtype=np.intp)
+    out[np.argsort(rows, kind="stable")] = np.arange(len(rows))
+    return out
+
+
+def answers(point: Any, m: int, sums: Sequence[Sum]) -> list[Any]:
+    """Some sums over m rows, from the means at their point. f and the gradient are taken at once."""
+    kinds, first = {type(each) for each in sums}, None
+    if Gradient in kinds:
+        first = point.first()
+    return [m * mean_of(point, each, first) for each in sums]
+
+
+def mean_of(point: Any, each: Sum, first: Any) -> Any:
+    """One of the means."""
+    match each:
+        case Value():
+            return point.value() if first is None else first[0]
+        case Gradient():
+            return first[1]
+        case Hessian():
+            return point.hessian()
+        case Product():
+            return point.product(each.order, *each.vectors)
+        case ThirdTensor():
+            return point.third_tensor(each.V)
+        case Scatter():
+            mean = point.gradient() if first is None else first[1]
+            return point.scatter() + np.outer(mean, mean)
+    raise TypeError(f"{type(each).__name__} is no sum over single rows of a JAX function.")
+
+
+@dataclass(eq=False)
+class Means:
+    """Means over all rows at one x. f comes with whatever is asked first: a pass reads all rows anyway."""
+
+    driver: Driver
+    recipe: Callable[[], Recipe]
+    x: Vector
+    f: float | None = None  # once it is known
+
+    def together(self, *sums: Sum) -> list[Any]:
+        """Some of them in one pass."""
+        totals = self.driver.sweep(self.recipe(), self.x, sums)
+        return [total * (1.0 / self.driver.layout.n) for total in totals]
+
+    def beside_f(self, *sums: Sum) -> list[Any]:
+        """The same, and f with them where it is not known yet."""
+        if self.f is not None:
+            return self.together(*sums)
+        self.f, *rest = self.together(Value(), *sums)
+        return rest
+
+    def value(self) -> float:
+        """f(x)."""
+        if self.f is None:
+            self.beside_f()
+        assert self.f is not None
+        return self.f
+
+    def product(self, order: int, vectors: tuple[Vector, ...]) -> Vector:
+        """hess f(x) v or third f(x)[u, v]."""
+        return np.asarray(self.beside_f(Product(order, vectors))[0])
+
+    def third_tensor(self, V: Matrix) -> Tensor:
+        """third f(x) over the columns of V."""
+        return np.asarray(self.beside_f(ThirdTensor(V))[0])
+
+
+@dataclass(eq=False)
+class Held:
+    """The objective that a sample is, kept until there is another sample. Written in place."""
+
+    drawn: Drawn | None = None
+    objective: Any = None
+
+    def of(self, drawn: Drawn, make: Callable[[Drawn], Any]) -> Any:
+        """The one of these rows."""
+        if self.drawn is not drawn:
+            self.drawn, self.objective = drawn, make(drawn)
+        return self.objective
+
+
+def sampled(driver: Driver, held: Held, rows: Rows, make: Callable[[Drawn], Any]) -> Any:
+    """The view of some rows, gathered into memory: of the sample, of which they are the beginning, or of their own."""
+    sample = driver.beginning(rows)
+    if sample is not None:
+        return held.of(sample, make).over(np.arange(len(rows)))
+    return make(driver.gather(rows)).over(places(rows))
