@@ -18,6 +18,7 @@ Y = (X @ RNG.standard_normal(D) + RNG.standard_normal(N) > 0).astype(float)
 TARGETS = X @ np.arange(1.0, D + 1) + 0.3 * RNG.standard_t(2, N)
 W = RNG.uniform(0.1, 3.0, N)
 CUTS = (0, 400, 401, 1700, 2500, N)
+SHAPES = [(b - a, D) for a, b in itertools.pairwise(CUTS)]
 SMALL = 500 * 8 * (D + 2)
 OPTIONS = {"loss": "sigmoid_squares", "l2": 1e-3, "sample_bytes": SMALL}
 

@@ -1,6 +1,5 @@
 """Faults: a worker that is killed, a shard that cannot be read, a cluster that is gone or asleep. Nothing hangs."""
 
-import itertools
 import time
 
 import distributed
@@ -11,10 +10,9 @@ import tercet
 import tercet.dask
 from tercet import Shards, Status
 from tercet.dask import ClusterError
-from tests.dask.data import CUTS, OPTIONS, D, Read, shards_of
+from tests.dask.data import OPTIONS, SHAPES, D, Read, shards_of
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.filterwarnings("default")]
-SHAPES = [(b - a, D) for a, b in itertools.pairwise(CUTS)]
 
 
 def model(folder, client, **options):

@@ -1,8 +1,10 @@
-"""Linear models on a Dask cluster: the sample lives with the driver, the sum on the workers.
+"""Sums over rows on a Dask cluster: the sample lives with the driver, the sum on the workers.
 
     client = distributed.Client("tcp://scheduler:8786")
     model = tercet.dask.LinearModel(shards, client=client, loss="logistic", l2=1e-6)
     result = tercet.minimize(model)
+
+`FiniteSum(loss, shards, client=client)` takes any JAX function of a row in the same way.
 
 Every pass is one task a shard, a pure function of the shard's number and x. What tasks give is added up in the order of
 the shards: the answer has the same bits on one worker, on many, out of core, and after a worker was lost.
@@ -11,10 +13,10 @@ the shards: the answer has the same bits on one worker, on many, out of core, an
 try:
     from tercet.dask.engine import ClusterError, connect
     from tercet.dask.estimators import RobustClassifier, RobustRegressor
-    from tercet.dask.model import LinearModel
+    from tercet.dask.model import FiniteSum, LinearModel
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("dask", "distributed", "sklearn"):
         raise
     raise ImportError("tercet.dask needs Dask and scikit-learn: pip install 'tercet[dask,sklearn]'.") from error
 
-__all__ = ["ClusterError", "LinearModel", "RobustClassifier", "RobustRegressor", "connect"]
+__all__ = ["ClusterError", "FiniteSum", "LinearModel", "RobustClassifier", "RobustRegressor", "connect"]

@@ -28,18 +28,18 @@ class Chunks:
     layout: Layout
 
     @staticmethod
-    def of(client: Client, X: Any, y: Any, weights: Any, patience: float) -> Chunks:
+    def of(call: str, client: Client, X: Any, y: Any, weights: Any, patience: float) -> Chunks:
         """Have the workers make the chunks and tell their shapes; ValueError where they do not fit."""
-        tables, targets, w = split(X, y, weights)
+        tables, targets, w = split(call, X, y, weights)
         lists = [client.compute(column) for column in ([*tables], [*targets], *([] if w is None else [[*w]]))]
         others = lists[2] if w is not None else [None] * len(tables)
         parts = [client.submit(pack, *three, pure=False) for three in zip(lists[0], lists[1], others, strict=True)]
         extents = results(client, client.map(describe, range(len(parts)), parts, pure=False), patience)
         full = [(part, extent) for part, extent in zip(parts, extents, strict=True) if extent.rows > 0]
         if not full:
-            raise ValueError("tercet.dask.LinearModel(X=...): all chunks are empty.")
+            raise ValueError(f"{call}(X=...): all chunks are empty.")
         for i, (_, extent) in enumerate(full):
-            same(i, extent, full[0][1])
+            same(call, i, extent, full[0][1])
         return Chunks(tuple(part for part, _ in full), Layout(tuple(alike(full[0][1], extent) for _, extent in full)))
 
     def submit(self, client: Client, work: Work, chosen: list[int], keys: list[Any], retries: int) -> list[Future]:
@@ -48,46 +48,44 @@ class Chunks:
         return client.map(on_chunk, chosen, parts, extents, work=work, key=keys, retries=retries, pure=False)
 
 
-def split(X: Any, y: Any, weights: Any) -> tuple[list[Any], list[Any], list[Any] | None]:
+def split(call: str, X: Any, y: Any, weights: Any) -> tuple[list[Any], list[Any], list[Any] | None]:
     """Collections as lists of delayed chunks, cut alike."""
     if hasattr(X, "to_delayed") and hasattr(X, "columns"):
         names = [name for name in (y, weights) if isinstance(name, str)]
         absent = [name for name in names if name not in X.columns]
         if absent:
-            raise ValueError(f"tercet.dask.LinearModel(X, {absent[0]!r}): X has no such column.")
+            raise ValueError(f"{call}(X, {absent[0]!r}): X has no such column.")
         y, weights = (X[v] if isinstance(v, str) else v for v in (y, weights))
         X = X.drop(columns=names)
     elif isinstance(X, da.Array):
         if X.ndim != 2:
-            raise ValueError(f"tercet.dask.LinearModel(X=...): X has shape {X.shape}; give rows and columns.")
+            raise ValueError(f"{call}(X=...): X has shape {X.shape}; give rows and columns.")
         X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     else:
-        raise ValueError(
-            f"tercet.dask.LinearModel(X={type(X).__name__}): give Shards, a dask array or a dask dataframe."
-        )
+        raise ValueError(f"{call}(X={type(X).__name__}): give Shards, a dask array or a dask dataframe.")
     tables = list(np.ravel(np.array(X.to_delayed(), dtype=object)))
-    others = [None if v is None else column(name, v, X, len(tables)) for name, v in (("y", y), ("weights", weights))]
+    others = [
+        None if v is None else column(call, name, v, X, len(tables)) for name, v in (("y", y), ("weights", weights))
+    ]
     if others[0] is None:
-        raise ValueError("tercet.dask.LinearModel(y=None): give the targets: a dask array, or the name of a column.")
+        raise ValueError(f"{call}(y=None): give the targets: a dask array, or the name of a column.")
     return tables, others[0], others[1]
 
 
-def column(name: str, values: Any, X: Any, count: int) -> list[Any]:
+def column(call: str, name: str, values: Any, X: Any, count: int) -> list[Any]:
     """Targets or weights, in the chunks of X."""
     if isinstance(values, np.ndarray) and isinstance(X, da.Array):
         values = da.from_array(values, chunks=(X.chunks[0],))
     if not hasattr(values, "to_delayed"):
-        raise ValueError(f"tercet.dask.LinearModel({name}={type(values).__name__}): give a dask array, as X is.")
+        raise ValueError(f"{call}({name}={type(values).__name__}): give a dask array, as X is.")
     if isinstance(values, da.Array) and isinstance(X, da.Array):
         if values.ndim != 1 or (known(values) and known(X) and values.shape[0] != X.shape[0]):
-            raise ValueError(
-                f"tercet.dask.LinearModel({name}=...): it has shape {values.shape}, but X has {X.shape[0]} rows."
-            )
+            raise ValueError(f"{call}({name}=...): it has shape {values.shape}, but X has {X.shape[0]} rows.")
         if known(values) and known(X):
             values = values.rechunk((X.chunks[0],))
     parts = list(np.ravel(np.array(values.to_delayed(), dtype=object)))
     if len(parts) != count:
-        raise ValueError(f"tercet.dask.LinearModel({name}=...): it has {len(parts)} chunks, but X has {count}.")
+        raise ValueError(f"{call}({name}=...): it has {len(parts)} chunks, but X has {count}.")
     return parts
 
 
@@ -110,14 +108,14 @@ def describe(i: int, part: Part) -> Extent:
         raise ValueError(f"chunk {i}: {error}") from error
 
 
-def same(i: int, extent: Extent, first: Extent) -> None:
+def same(call: str, i: int, extent: Extent, first: Extent) -> None:
     """ValueError where a chunk does not fit the first."""
     if np.dtype(extent.dtype).kind not in "fiub":
-        raise ValueError(f"tercet.dask.LinearModel(X=...): chunk {i} holds {np.dtype(extent.dtype)}; give numbers.")
+        raise ValueError(f"{call}(X=...): chunk {i} holds {np.dtype(extent.dtype)}; give numbers.")
     for name in ("columns", "sparse", "weighted"):
         if getattr(extent, name) != getattr(first, name):
             raise ValueError(
-                f"tercet.dask.LinearModel(X=...): chunk {i} has {name} {getattr(extent, name)!r}, but chunk 0 has "
+                f"{call}(X=...): chunk {i} has {name} {getattr(extent, name)!r}, but chunk 0 has "
                 f"{getattr(first, name)!r}; all need the same."
             )
 

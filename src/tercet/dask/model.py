@@ -1,7 +1,8 @@
-"""`tercet.dask.LinearModel`: a linear model whose sums are made by the workers of a cluster."""
+"""`tercet.dask.LinearModel`, `FiniteSum`: objectives whose sums are made by the workers of a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from distributed import Client, default_client
@@ -10,6 +11,7 @@ from tercet.checks import positive
 from tercet.dask.chunks import Chunks
 from tercet.dask.engine import PATIENCE, Cluster, alive
 from tercet.objectives.sharded.driver import SAMPLE
+from tercet.objectives.sharded.finite_sum import ShardedFiniteSum
 from tercet.objectives.sharded.model import ShardedLinearModel
 from tercet.shards import Shards
 
@@ -37,16 +39,7 @@ def LinearModel(
     `client` is a `distributed.Client`, by default the last one made. A pass in which no task ends for `patience`
     seconds ends the run. The other settings are those of `tercet.LinearModel`.
     """
-    patience = positive("tercet.dask.LinearModel", "patience", patience)
-    cluster = client_of("LinearModel", client)
-    if isinstance(X, Shards):
-        if y is not None or weights is not None:
-            raise ValueError(
-                "tercet.dask.LinearModel(shards, y=..., weights=...): shards have their own; leave both out."
-            )
-        data: Any = X
-    else:
-        data = Chunks.of(cluster, X, y, weights, patience)
+    engine = engine_of("LinearModel", X, y, weights, client, patience)
     settings: dict[str, Any] = {
         "l2": l2,
         "alpha": alpha,
@@ -54,7 +47,39 @@ def LinearModel(
         "intercept": intercept,
         "sample_bytes": sample_bytes,
     }
-    return ShardedLinearModel(data, loss, engine=Cluster(data, cluster, patience=patience), **settings)
+    return ShardedLinearModel(engine.shards, loss, engine=engine, **settings)
+
+
+def FiniteSum(
+    loss: Callable[..., Any],
+    X: Any,
+    y: Any = None,
+    *,
+    client: Client | None = None,
+    weights: Any = None,
+    chunk: int | None = None,
+    sample_bytes: int = SAMPLE,
+    patience: float = PATIENCE,
+) -> ShardedFiniteSum:
+    """`tercet.FiniteSum` over shards or chunks: the mean over rows of loss(params, x, y), for a JAX function `loss`.
+
+    X, y, weights, `client` and `patience` are as for `tercet.dask.LinearModel`; weights are the loss's third argument.
+    Each worker needs JAX, and compiles the loss once.
+    """
+    engine = engine_of("FiniteSum", X, y, weights, client, patience)
+    return ShardedFiniteSum(loss, engine.shards, chunk=chunk, sample_bytes=sample_bytes, engine=engine)
+
+
+def engine_of(name: str, X: Any, y: Any, weights: Any, client: Any, patience: Any) -> Cluster:
+    """Shards that workers read, or chunks of collections, on a client's cluster; ValueError where they do not fit."""
+    call = f"tercet.dask.{name}"
+    patience = positive(call, "patience", patience)
+    cluster = client_of(name, client)
+    if not isinstance(X, Shards):
+        return Cluster(Chunks.of(call, cluster, X, y, weights, patience), cluster, patience=patience)
+    if y is not None or weights is not None:
+        raise ValueError(f"{call}(shards, y=..., weights=...): shards have their own; leave both out.")
+    return Cluster(X, cluster, patience=patience)
 
 
 def client_of(call: str, client: Any) -> Client:
