@@ -83,14 +83,14 @@ def jax_sum(shards: Any = None, **options: Any) -> Any:
     return tercet.FiniteSum(loss, (X, LABELS) if shards is None else shards, **options)
 
 
-def jax_residuals(loss: str, weights: Any = None, pairs: bool = False) -> Any:
+def jax_residuals(loss: str, weights: Any = None, pairs: bool = False, shards: Any = None, **options: Any) -> Any:
     import jax.numpy as jnp
 
     def residual(w: Any, x: Any, y: Any) -> Any:
         r = jnp.tanh(x @ w) - 0.3 * y
         return jnp.stack([r, 0.1 * w[0] * x[1]]) if pairs else r
 
-    return tercet.Residuals(residual, (X, TARGETS), loss, weights)
+    return tercet.Residuals(residual, (X, TARGETS) if shards is None else shards, loss, weights, **options)
 
 
 def whole_residuals(w: Any) -> Any:
@@ -247,6 +247,19 @@ OBJECTIVES: dict[str, Entry] = {
     "JAX residuals": Entry(lambda: jax_residuals("squares"), START, needs="jax"),
     "JAX residuals, two for an example, weights, cauchy": Entry(
         lambda: jax_residuals("cauchy", np.linspace(0.1, 2.0, N), pairs=True), START, needs="jax"
+    ),
+    "shards, JAX residuals": Entry(
+        lambda: jax_residuals("squares", shards=tercet.Shards(cut(X), cut(TARGETS))), START, needs="jax"
+    ),
+    "shards, JAX residuals, two for an example, weights, cauchy, a sample in memory": Entry(
+        lambda: jax_residuals(
+            "cauchy",
+            pairs=True,
+            shards=tercet.Shards(cut(X), cut(TARGETS), weights=cut(np.linspace(0.1, 2.0, N))),
+            sample_bytes=100 * 8 * (D + 2),
+        ),
+        START,
+        needs="jax",
     ),
     "JAX residuals of the whole vector": Entry(
         lambda: tercet.Residuals.of(whole_residuals, loss="soft_l1"), START, sum=False, needs="jax"

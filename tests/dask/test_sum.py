@@ -40,6 +40,19 @@ def test_shards_and_chunks_on_a_cluster_have_the_bits_of_a_run_out_of_core(clien
     assert_same(run(lazy), alone)
 
 
+def test_residuals_on_a_cluster_have_the_bits_of_a_run_out_of_core(client):
+    def residual(w, x, y):
+        return jax.numpy.tanh(x @ w) - y
+
+    options = {"loss": "cauchy", "l2": 1e-3, **OPTIONS}
+    alone = run(tercet.Residuals(residual, shards_of(w=W), **options))
+    assert alone.success
+    lazy = tercet.dask.Residuals(
+        residual, chunked(X), chunked(Y), "cauchy", weights=chunked(W), client=client, l2=1e-3, **OPTIONS
+    )
+    assert_same(run(lazy), alone)
+
+
 def test_a_killed_worker_costs_a_retry_and_its_sums_have_the_same_bits(processes, tmp_path):
     x = np.linspace(-0.5, 0.5, D)
     value, gradient = run_less(tercet.FiniteSum(loss, shards_of(), **OPTIONS)).over(None).at(x).first()

@@ -1,4 +1,4 @@
-"""`tercet.dask.LinearModel`, `FiniteSum`: objectives whose sums are made by the workers of a cluster."""
+"""`tercet.dask.LinearModel`, `FiniteSum`, `Residuals`: objectives whose sums are made by the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tercet.dask.engine import PATIENCE, Cluster, alive
 from tercet.objectives.sharded.driver import SAMPLE
 from tercet.objectives.sharded.finite_sum import ShardedFiniteSum
 from tercet.objectives.sharded.model import ShardedLinearModel
+from tercet.objectives.sharded.residuals import ShardedResiduals
 from tercet.shards import Shards
 
 
@@ -68,6 +69,31 @@ def FiniteSum(
     """
     engine = engine_of("FiniteSum", X, y, weights, client, patience)
     return ShardedFiniteSum(loss, engine.shards, chunk=chunk, sample_bytes=sample_bytes, engine=engine)
+
+
+def Residuals(
+    residual: Callable[..., Any],
+    X: Any,
+    y: Any = None,
+    loss: str = "squares",
+    *,
+    client: Client | None = None,
+    weights: Any = None,
+    scale: float = 1.0,
+    l2: Any = 0.0,
+    chunk: int = 2048,
+    sample_bytes: int = SAMPLE,
+    patience: float = PATIENCE,
+) -> ShardedResiduals:
+    """`tercet.Residuals` over shards or chunks, for a JAX function residual(params, x, y) of a row.
+
+    X, y, weights, `client` and `patience` are as for `tercet.dask.LinearModel`. What comes back of a shard is a triangle
+    of d + 1 rows in place of its Jacobian. Each worker needs JAX, and compiles the residual once.
+    """
+    engine = engine_of("Residuals", X, y, weights, client, patience)
+    return ShardedResiduals(
+        residual, engine.shards, loss, scale=scale, l2=l2, chunk=chunk, sample_bytes=sample_bytes, engine=engine
+    )
 
 
 def engine_of(name: str, X: Any, y: Any, weights: Any, client: Any, patience: Any) -> Cluster:

@@ -16,6 +16,7 @@ from tercet.objectives.residuals.calls import CallResiduals
 from tercet.objectives.residuals.outer import Outer
 from tercet.objectives.residuals.traced import ResidualKernels, TracedResiduals
 from tercet.records import Vector
+from tercet.shards import Shards
 
 
 class Residuals:
@@ -29,7 +30,23 @@ class Residuals:
 
     What is known beyond f and its derivatives is the Jacobian J of the residuals: steps are taken from a QR
     factorization of it, which keeps the digits that J'J loses.
+
+    With `Shards` in place of data, and no weights, it runs out of core: an example is a row and its target, weights are
+    those of the shards, and `Residuals(residual, shards)` is a `tercet.objectives.sharded.ShardedResiduals`, which also
+    takes `sample_bytes`.
     """
+
+    def __new__(
+        cls, residual: Any = None, data: Any = None, loss: str = "squares", weights: Any = None, **named: Any
+    ) -> Any:
+        """Data in memory, or shards."""
+        if not isinstance(data, Shards):
+            return super().__new__(cls)
+        if weights is not None:
+            raise ValueError("Residuals(residual, shards, weights=...): shards have their own; leave them out.")
+        from tercet.objectives.sharded.residuals import ShardedResiduals
+
+        return ShardedResiduals(residual, data, loss, **named)
 
     def __init__(
         self,
@@ -57,10 +74,7 @@ class Residuals:
             )
         self.n = sizes.pop()
         self.weights = np.ones(self.n) if weights is None else check_weights(weights, self.n)
-        self.l2 = l2
-        for leaf in jax.tree_util.tree_leaves(l2):
-            if not np.all(np.isfinite(np.asarray(leaf, dtype=float)) & (np.asarray(leaf, dtype=float) >= 0)):
-                raise ValueError(f"Residuals(l2={l2!r}): give a number, or a structure like x0, at least 0 and finite.")
+        self.l2 = check_l2(l2)
 
     @staticmethod
     def of(
@@ -201,6 +215,14 @@ class ResidualVector:
             start.size, 1, width, 1, data, np.ones(1), self.loss, kernels, dtype, jax, np.zeros(start.size)
         )
         return Bound(objective, start, restore)
+
+
+def check_l2(l2: Any) -> Any:
+    """A number or a structure of numbers, at least 0 and finite."""
+    for leaf in import_jax("Residuals").tree_util.tree_leaves(l2):
+        if not np.all(np.isfinite(np.asarray(leaf, dtype=float)) & (np.asarray(leaf, dtype=float) >= 0)):
+            raise ValueError(f"Residuals(l2={l2!r}): give a number, or a structure like x0, at least 0 and finite.")
+    return l2
 
 
 def penalties(l2: Any, x0: Any, d: int) -> Vector:

@@ -2,5 +2,6 @@
 
 from tercet.objectives.sharded.finite_sum import ShardedFiniteSum
 from tercet.objectives.sharded.model import ShardedLinearModel
+from tercet.objectives.sharded.residuals import ShardedResiduals
 
-__all__ = ["ShardedFiniteSum", "ShardedLinearModel"]
+__all__ = ["ShardedFiniteSum", "ShardedLinearModel", "ShardedResiduals"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.objectives.residuals.linearized import reduced
 from tercet.objectives.sharded.driver import Driver
 from tercet.objectives.sharded.sums import Gradient, Hessian, Product, Recipe, Scatter, Sum, ThirdTensor, Value
 from tercet.objectives.sharded.survey import Drawn, check, weight_of
@@ -72,6 +73,57 @@ def places(rows: Rows) -> NDArray[np.intp]:
     return out
 
 
+# of residuals ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Triangle:
+    """Rows [root | image] of a Gauss-Newton matrix root'root, which add up and are multiplied as that matrix does."""
+
+    rows: Matrix
+
+    def __add__(self, other: Triangle) -> Triangle:
+        return Triangle(reduced(np.concatenate([self.rows, other.rows])))
+
+    def __mul__(self, times: float) -> Triangle:
+        return Triangle(np.sqrt(times) * self.rows)
+
+    __rmul__ = __mul__
+
+
+@dataclass(frozen=True)
+class Root:
+    """J' diag(w h) J and J' w rho', by QR, so that no digit is lost."""
+
+    def of(self, point: Any) -> Any:
+        """Rows that were reduced."""
+        return Triangle(point.passed[0].rows)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The Hessian less that matrix."""
+
+    def of(self, point: Any) -> Any:
+        """The weighted Hessians of the residuals, and what the weights h leave out."""
+        return point.remainder
+
+
+@dataclass(frozen=True, eq=False)
+class Bend:
+    """With b = r''[s, s]: J' w h b, and below it b'w rho' and b'w h b."""
+
+    s: Vector
+
+    def of(self, point: Any) -> Any:
+        """One vector."""
+        curve = point.curve(self.s)
+        return np.append(curve.slope, [curve.image, curve.square])
+
+
+# answers --------------------------------------------------------------------------------------------------------------
+
+
 def answers(point: Any, m: int, sums: Sequence[Sum]) -> list[Any]:
     """Some sums over m rows, from the means at their point. f and the gradient are taken at once."""
     kinds, first = {type(each) for each in sums}, None
@@ -96,6 +148,8 @@ def mean_of(point: Any, each: Sum, first: Any) -> Any:
         case Scatter():
             mean = point.gradient() if first is None else first[1]
             return point.scatter() + np.outer(mean, mean)
+        case Root() | Rest() | Bend():
+            return each.of(point)
     raise TypeError(f"{type(each).__name__} is no sum over single rows of a JAX function.")
 
 
