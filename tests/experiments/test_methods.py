@@ -18,7 +18,7 @@ def test_every_name_makes_a_method_with_printable_settings(name):
         import json
 
         json.dumps(methods.printable(choice, method), allow_nan=False)
-    assert methods.family(plan) in ("STM", "SCR", "reduced", "SGD", "SVRG", "SAGA", "AR3", "ARC", "SciPy")
+    assert methods.family(plan) in ("STM", "SCR", "reduced", "SGD", "SVRG", "SAGA", "AR3", "ARC", "others", "SciPy")
     assert methods.counting(plan)
 
 

@@ -10,10 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from tercet.checks import number, positive, three
+from tercet.control.ray import Ray
 from tercet.model import power_of
 
 LARGEST = 1e100  # of a sigma to begin with
 SMALLEST = 1e-100  # sigma after many steps without a miss
+LEVEL = Ray(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class Evidence:
     quadratic: Miss
     cubic: Miss | None  # None where T was not bought
     best: float = 0.5  # the fraction of the step at which f is lowest, by what was seen of it
+    ray: Ray = LEVEL  # the derivatives along the step
+    change: float = np.nan  # f(x + s) - f(x)
+    sigma: float = 0.0  # with which the step was made
 
 
 Begin = Callable[[Control, float, Callable[[], float]], Control]

@@ -12,7 +12,12 @@ from functools import partial
 from typing import Any
 
 from tercet.control.sigma import PaperSigma
+from tercet.experiments.averaged import Averaged
 from tercet.experiments.baselines import SAGA, SVRG
+from tercet.experiments.dynamic import DynamicAccuracy
+from tercet.experiments.hybrid import Hybrid
+from tercet.experiments.interpolation import Interpolation, Persistent
+from tercet.frame import Euclidean
 from tercet.methods.checkpoint import describe
 from tercet.methods.reduced import Reduced
 from tercet.methods.sgd import SGD
@@ -89,7 +94,20 @@ def reduced(kind: Any, **settings: Any) -> Any:
     return kind(Fixed(), sigma=PaperSigma(), policy=Reduced(), **settings)
 
 
+def ar3_of_others(**settings: Any) -> STM:
+    """Third order over all data, with interpolation updates and pre-rejection."""
+    given = {"subsolver": Persistent(), "sigma": Interpolation(), **settings}
+    return STM(Full(nested=False), worth=math.inf, noise_aware=False, units=Euclidean(), **given)
+
+
+def dynamic(kind: Any, omega: float = 0.25, **settings: Any) -> Any:
+    """STM or SCR with 5 % samples at first, which grow until a step is told well enough."""
+    third = {"worth": math.inf} if kind is STM else {}
+    return kind(Fixed(), policy=DynamicAccuracy(omega), **third, **settings)
+
+
 STEP_GRID: dict[str, list[Any]] = {"step": list(STEPS)}
+SIGMA_GRID: dict[str, list[Any]] = {"sigma": [1e-3, 1e-2, 1e-1, 1.0, 10.0]}
 CATALOGUE: dict[str, Entry] = {
     "STM": Entry("STM", "sub-sampled tensor method, this library's settings", STM),
     "STM-paper": Entry(
@@ -101,6 +119,25 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "AR3": Entry("AR3", "third order over all data", lambda **s: STM(Full(), **s)),
     "ARC": Entry("ARC", "second order over all data", lambda **s: SCR(Full(), **s)),
+    "AR3-interpolation": Entry(
+        "others", "AR3 with interpolation updates and pre-rejection (Cartis et al. 2025)", ar3_of_others
+    ),
+    "hybrid": Entry(
+        "others", "cubic steps over all data, third order at degenerate points only (Anandkumar and Ge 2016)", Hybrid
+    ),
+    "STM-dynamic": Entry(
+        "others", "samples sized by dynamic accuracy, third order (Bellavia et al. 2020)", partial(dynamic, STM)
+    ),
+    "SCR-dynamic": Entry(
+        "others", "samples sized by dynamic accuracy, second order (Bellavia et al. 2020)", partial(dynamic, SCR)
+    ),
+    "STM-momentum": Entry(
+        "others", "third-order steps of moving averages; sigma tuned", Averaged, SIGMA_GRID
+    ),
+    "SCR-momentum": Entry(
+        "others", "stochastic cubic Newton with momentum (Chayti et al. 2025); sigma tuned", partial(Averaged, order=2),
+        SIGMA_GRID,
+    ),
     "SGD": Entry(
         "SGD", "constant steps; batch and step tuned over the paper's grid", SGD,
         {"batch": list(BATCHES), "step": list(STEPS)},

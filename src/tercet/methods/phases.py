@@ -159,9 +159,10 @@ def gather(at: Expansion, judged: Judged, allowance: float) -> Evidence:
         return Miss(judged.after - (at.f - forecast.decrease) - allowance, slope)
 
     cubic = None if step.cubic is None else miss(step.cubic)
-    shorter = not judged.accepted and np.isfinite(judged.after)
-    best = Ray.of(at.model.taylor.g, step).lowest([(1.0, judged.after - at.f)]) if shorter else 0.5
-    return Evidence(score.ratio, judged.accepted, length(step.s), judged.ask.power, miss(step.quadratic), cubic, best)
+    ray, change = Ray.of(at.model.taylor.g, step), judged.after - at.f
+    best = ray.lowest([(1.0, change)]) if not judged.accepted and np.isfinite(judged.after) else 0.5
+    power, second = judged.ask.power, miss(step.quadratic)
+    return Evidence(score.ratio, judged.accepted, length(step.s), power, second, cubic, best, ray, change, step.sigma)
 
 
 def left_over(before: float, at: Expansion, judged: Judged) -> float:
