@@ -139,6 +139,9 @@ def add_experiments(commands: Any) -> None:
         action="store_true",
         help="svmguide3 and a sample of a9a, in some minutes; all of it takes an hour or two on two cores",
     )
+    reproduce.add_argument(
+        "--all", action="store_true", help="also the variance-reduced methods and the third-order methods of others"
+    )
     reproduce.set_defaults(command=command_reproduce, out=None)
     for command in (compare, reproduce):
         command.add_argument("--out", type=Path, help="the folder of runs and report; what it has is not made again")
@@ -265,8 +268,9 @@ def command_reproduce(options: argparse.Namespace) -> int:
     """The paper's protocol."""
     from tercet.experiments import reproduce
 
-    options.out = options.out or Path("reproduction-quick" if options.quick else "reproduction")
-    return make_runs(options, reproduce.protocol(options.quick))
+    name = "reproduction" + ("-quick" if options.quick else "") + ("-all" if options.all else "")
+    options.out = options.out or Path(name)
+    return make_runs(options, reproduce.protocol(options.quick, options.all))
 
 
 def make_runs(options: argparse.Namespace, comparison: Comparison) -> int:

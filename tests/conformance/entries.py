@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import tercet
+from tercet.experiments import methods as compared
+from tercet.experiments.averaged import Averaged
 from tests.conformance.own import Localization
 
 N, D = 240, 4
@@ -308,6 +310,12 @@ RULES: dict[str, Any] = {
     "Theory": tercet.Theory(0.5, 0.1, tercet.Ranges(1.0, 1.0, 1.0)),
     "Theory, Bernstein": tercet.Theory(0.5, 0.1, tercet.Ranges(1.0, 1.0, 1.0), bound="bernstein"),
 }
+COMPARED: dict[str, Any] = {  # those of a comparison are no parts that a checkpoint could make again
+    "AR3, interpolation": compared.make(compared.plan("AR3-interpolation")),
+    "hybrid": compared.make(compared.plan("hybrid")),
+    "STM, dynamic accuracy": compared.make(compared.plan("STM-dynamic")),
+    "STM, momentum": Averaged(batch=0.1, momentum=0.2, sigma=1.0),
+}
 METHODS: dict[str, Any] = {
     "STM": tercet.STM(),
     "STM, always T": tercet.STM(worth=np.inf),
@@ -321,6 +329,7 @@ METHODS: dict[str, Any] = {
     "AcceleratedCubic": tercet.AcceleratedCubic(restart=False),
     "STM, reduced": tercet.STM(tercet.Fixed(0.2, 0.2, 0.2), policy=tercet.Reduced()),
     "SCR, reduced": tercet.SCR(tercet.Growing(), sigma=tercet.PaperSigma(), policy=tercet.Reduced(orders=(1,))),
+    **COMPARED,
     **{f"STM, {name}": tercet.STM(sizes=rule) for name, rule in RULES.items()},
     **{
         f"STM, PaperSigma, {name}": tercet.STM(sizes=RULES[name], sigma=tercet.PaperSigma())

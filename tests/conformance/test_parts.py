@@ -12,7 +12,7 @@ from tercet import Status
 from tercet.objectives.metered import Meter, Metered
 from tercet.sampling.rules import Outlook
 from tercet.subsolvers.base import Ask, Taylor
-from tests.conformance.entries import METHODS, OBJECTIVES, RULES, SUBSOLVERS
+from tests.conformance.entries import COMPARED, METHODS, OBJECTIVES, RULES, SUBSOLVERS
 
 MODEL = OBJECTIVES["linear, dense"]
 
@@ -135,7 +135,7 @@ def test_a_method_resumes_bit_for_bit(name, stop, tmp_path):
     tercet.minimize(problem, MODEL.x0, max_iterations=stop, checkpoint=path, **options)
     if not path.exists():
         pytest.skip("no step was accepted before the run was stopped")
-    resumed = tercet.resume(path, problem, max_iterations=12)
+    resumed = tercet.resume(path, problem, method=COMPARED.get(name), max_iterations=12)
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert resumed.counts == whole.counts
     assert resumed.status is whole.status

@@ -8,7 +8,7 @@ import pytest
 
 from tercet import cli
 from tercet.datasets import about
-from tercet.experiments import reproduce, spec, store
+from tercet.experiments import methods, reproduce, spec, store
 
 SMALL = ["--data", "degenerate:256", "--l2", "0", "--seeds", "1", "--max-epochs", "10", "--jobs", "1"]
 
@@ -60,15 +60,22 @@ def test_the_quick_protocol_is_the_same_on_less_data():
     assert replace(quick, **less) == replace(full, **less)
 
 
-@pytest.mark.parametrize("quick", [True, False])
-def test_reproduce_runs_the_protocol_and_names_the_report(quick, pages, monkeypatch, tmp_path, capsys):
+def test_with_all_methods_it_is_the_same_protocol_for_every_one_of_the_catalogue():
+    plain, everything = reproduce.protocol(), reproduce.protocol(everything=True)
+    assert everything.methods[: len(plain.methods)] == plain.methods
+    assert sorted(plan.label for plan in everything.methods) == sorted(methods.CATALOGUE)
+    assert replace(everything, methods=plain.methods, title=plain.title) == plain
+
+
+@pytest.mark.parametrize("flags", [["--quick"], [], ["--quick", "--all"], ["--all"]], ids=str)
+def test_reproduce_runs_the_protocol_and_names_the_report(flags, pages, monkeypatch, tmp_path, capsys):
     small = spec.located(None, {"data": ["degenerate:256"], "l2": [0], "seeds": 1, "methods": ["STM"], "max_epochs": 5})
     asked = []
-    monkeypatch.setattr(reproduce, "protocol", lambda quick: (asked.append(quick), small)[1])
+    monkeypatch.setattr(reproduce, "protocol", lambda *asks: (asked.append(asks), small)[1])
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(capsys, "reproduce", *(["--quick"] if quick else []))
-    folder = Path("reproduction-quick" if quick else "reproduction")
-    assert (code, asked, pages, err) == (0, [quick], [folder], "")
+    code, out, err = call(capsys, "reproduce", *flags)
+    folder = Path("".join(["reproduction", *(flag[1:] for flag in flags)]))
+    assert (code, asked, pages, err) == (0, [("--quick" in flags, "--all" in flags)], [folder], "")
     assert out.splitlines() == [f"1 runs in {folder}", f"report: {folder / 'report.html'}"]
 
 
