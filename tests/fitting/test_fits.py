@@ -55,6 +55,15 @@ def test_certified_parameters_and_standard_errors_of_nist():
     assert fit.names == ("a", "b")
 
 
+def test_a_start_far_out_is_not_left_for_where_the_data_tell_nothing():
+    x = np.array([4, 2, 1, 0.5, 0.25, 0.167, 0.125, 0.1, 0.0833, 0.0714, 0.0625])  # MGH09 of NIST StRD, first start
+    y = np.array([0.1957, 0.1947, 0.1735, 0.16, 0.0844, 0.0627, 0.0456, 0.0342, 0.0323, 0.0235, 0.0246])
+    fit = tercet.curve_fit(lambda x, a, b, c, d: a * (x**2 + x * b) / (x**2 + x * c + d), x, y, [25, 39, 41.5, 39])
+    certified = [1.9280693458e-01, 1.9128232873e-01, 1.2305650693e-01, 1.3606233068e-01]
+    np.testing.assert_allclose(fit.popt, certified, rtol=1e-9)
+    assert fit.success
+
+
 def test_what_a_fit_tells():
     fit = tercet.curve_fit(traced, X, Y)
     np.testing.assert_allclose(fit.residuals, plain(X, *fit.popt) - Y, atol=1e-12)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tercet.methods.state import Expansion, Memory, State
 
 AHEAD = 10.0  # a T that is formed tells itself how far it can be trusted: the first radius may be that much longer
+NEAR = 1 / 3  # residuals bend, and a first step beyond the size of x leads many fits to where nothing is told
 PATIENCE = 20  # this many rejections that noise or rounding explains end the run
 
 
@@ -141,7 +142,7 @@ DESCENT = Descent()
 def asked(parts: Parts, state: State, at: Expansion) -> Ask:
     """What is asked of the sub-solver at x."""
     model, memory = at.model, state.memory
-    ahead = AHEAD if parts.forms_third else 1.0
+    ahead = AHEAD if parts.forms_third else NEAR if parts.linear else 1.0
     c = memory.control
     if not isfinite(c.radius):
         size = ahead * model.size
