@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from tercet.experiments import choice
 from tercet.experiments.stored import Records, family_place, natural, power
 from tercet.experiments.summary import COUNTINGS, VERDICT_GAPS, Verdict, verdicts
 from tercet.experiments.words import WITH, number, story, tallies, winners
@@ -22,18 +23,34 @@ def subtitle(records: Records) -> str:
 
 
 def summary_html(records: Records) -> str:
-    """The story, escaped."""
-    told = story(records)
+    """Which method to use, or of the paper's experiment whether its claim holds; escaped."""
+    told = story(records) if records.paper else choice.story(records)
+    tables = (tallies_html, winners_html) if records.paper else (standings_html, cheapest_html)
     parts = [
         f'<p class="lead">{escape(told.lead)}</p>',
         bullets(told.findings, "found"),
-        tallies_html(records),
-        winners_html(records),
+        *(table(records) for table in tables),
     ]
     if told.notes:
         notes = bullets(told.notes, "notes")
         parts.append(f'<details class="note" open><summary>Before trusting a number</summary>{notes}</details>')
     return "\n".join(parts)
+
+
+def standings_html(records: Records) -> str:
+    """What each method costs beside the cheapest."""
+    rows, to = choice.rows(records), f"To a gap of {power(choice.GAP)}"
+    head = ("Method", "Runs that got there", "Certified ends", "Seconds over the least", "Evaluations over the fewest")
+    return text_table(f"{to}, over all problems (geometric mean)", head, rows) if rows else ""
+
+
+def cheapest_html(records: Records) -> str:
+    """The cheapest method of every problem."""
+    rows = [(f"{p.name} (n = {p.first('n')}, d = {p.first('d')})", *choice.cheapest(p)) for p in records.problems]
+    head = ("Problem", "Fewest seconds", "Fewest evaluations, over n")
+    return (
+        text_table(f"Mean ± standard deviation over runs, to a gap of {power(choice.GAP)}", head, rows) if rows else ""
+    )
 
 
 def tallies_html(records: Records) -> str:
@@ -55,8 +72,9 @@ def bullets(texts: list[str], kind: str) -> str:
     return f'<ul class="{kind}">{"".join(f"<li>{escape(text)}</li>" for text in texts)}</ul>' if texts else ""
 
 
-def verdicts_html(found: list[Verdict]) -> str:
-    """STM against SCR and the best SGD, one table for each kind of settings."""
+def verdicts_html(records: Records) -> str:
+    """Of the paper's experiment STM against SCR and the best SGD, one table for each kind of settings."""
+    found = verdicts(records) if records.paper else []
     if not found:
         return ""
     tables = [verdict_table([v for v in found if v.settings == kind], kind) for kind in ("paper", "ours")]
@@ -121,7 +139,7 @@ def settings_html(records: Records) -> str:
     ]
     info = records.settings.get("data_info")
     data = [(str(name), pairs(value)) for name, value in info.items()] if isinstance(info, dict) else []
-    whole = without(records.settings, "format", "methods", "data_info")
+    whole = without(records.settings, "format", "methods", "data_info", "paper")
     tables = (
         ("Methods and their settings", ("Method", "Settings", "Counting"), rows),
         (

@@ -28,7 +28,7 @@ from tercet.experiments.stored import (
     natural,
     read,
 )
-from tercet.experiments.summary import GAPS, best_of, spread, tuned, verdicts
+from tercet.experiments.summary import GAPS, best_of, spread, tuned
 from tercet.records import ORDERS
 
 CURVE_BYTES, RUN_BYTES = 2_000_000, 1_000_000  # what all curves and all runs along the way may take in the file
@@ -74,7 +74,7 @@ def render(records: Records, name: str = "") -> str:
         css=css,
         js=js,
         summary=summary_html(records),
-        verdicts=verdicts_html(verdicts(records)),
+        verdicts=verdicts_html(records),
         settings=settings_html(records),
         floor=f"{FLOOR:.0e}",
         data=embedded(page_data(records)),

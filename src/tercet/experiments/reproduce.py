@@ -39,4 +39,5 @@ def protocol(quick: bool = False, everything: bool = False) -> Comparison:
         max_epochs=100.0 if quick else 200.0,
         tune_seeds=1 if quick else 2,
         title=title,
+        paper=True,
     )

@@ -67,6 +67,7 @@ class Comparison:
     tune_seeds: int = 2
     files: tuple[tuple[str, str], ...] = ()
     title: str = ""
+    paper: bool = False  # whether this is the paper's experiment, whose report judges its claim
 
     def as_json(self) -> dict[str, Any]:
         """For comparison.json."""

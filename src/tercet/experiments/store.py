@@ -23,7 +23,7 @@ from tercet.methods.checkpoint import sync_folder, whole_file
 FORMAT = 1
 SETTINGS = "comparison.json"
 FILES = ("runs.jsonl", "tuning.jsonl", "references.jsonl")
-FREE = ("versions", "started")  # what may differ between two sittings of one comparison
+FREE = ("versions", "started", "paper")  # what may differ between two sittings of one comparison
 
 Record = dict[str, Any]
 

@@ -142,6 +142,11 @@ class Records:
     runs: list[dict[str, Any]]
     references: list[dict[str, Any]]
 
+    @property
+    def paper(self) -> bool:
+        """Whether this is the paper's experiment."""
+        return self.settings.get("paper") is True
+
     @once
     def problems(self) -> list[Problem]:
         """One problem per data set and l2."""

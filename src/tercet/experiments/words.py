@@ -25,7 +25,7 @@ class Story:
 
 
 def story(records: Records) -> Story:
-    """The summary of a store."""
+    """The paper's claim, judged by these runs; which method to use is told by `choice`."""
     found = verdicts(records)
     runs = f"{count(len(records.runs), 'run')} of {count(number_of_methods(records), 'method')} on "
     scope = runs + f"{count(len(records.problems), 'problem')} (data set and l2)."
