@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import cos, e, exp, inf, pi, sin, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ class Suprema:
         )
 
 
+@cache
 def sigmoid_squares() -> Suprema:
     """l = p^2/2 (y = 0; y = 1 mirrors it). With p' = p(1-p), d/dz = p(1-p) d/dp:
 
