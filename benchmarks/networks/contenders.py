@@ -55,8 +55,10 @@ class Functions:
 
     def __init__(self, problem: Problem):
         self.problem, self.data = problem, tuple(jnp.asarray(part) for part in problem.data)
-        half = lambda x, *d: 0.5 * jnp.sum(problem.vector(x, *d) ** 2)  # noqa: E731
         n = np.sqrt(len(problem.data[0]))
+
+        def half(x: Any, *d: Any) -> Any:
+            return 0.5 * jnp.sum(problem.vector(x, *d) ** 2)
 
         def rows(x: Any, *d: Any) -> Any:
             J = jax.vmap(lambda *e: jax.grad(problem.residual)(x, *e))(*d) / n

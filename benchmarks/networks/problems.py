@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -139,7 +140,7 @@ def heat(widths: tuple[int, ...] = (5, 64, 1)) -> Problem:
         return jnp.exp(-0.1 * jnp.pi**2 * p[0]) * jnp.sum(jnp.sin(jnp.pi * p[1:]))
 
     def residual(x: Any, p: Any, asked: Any, mark: Any) -> Any:
-        u = lambda q: net(x, q)  # noqa: E731
+        u = partial(net, x)
         equation = slope(u, p, 0) - 0.1 * laplace(u, p, range(1, 5))
         return jnp.where(mark > 0, equation, 10.0 * (u(p) - asked))
 
@@ -167,7 +168,7 @@ def burgers(widths: tuple[int, ...] = (2, 30, 30, 30, 1)) -> Problem:
         return -(w @ jnp.sin(jnp.pi * y)) / jnp.sum(w)
 
     def residual(x: Any, p: Any) -> Any:
-        u = lambda q: net(x, q)  # noqa: E731
+        u = partial(net, x)
         return slope(u, p, 0) + u(p) * slope(u, p, 1) - nu * bend(u, p, 1)
 
     def points(n: int) -> np.ndarray:  # a third of them about the front
@@ -225,7 +226,7 @@ def allen_cahn(widths: tuple[int, ...] = (3, 30, 30, 30, 1)) -> Problem:
         return p[1] ** 2 * jnp.cos(jnp.pi * p[1]) + p[0] * core(x, on)
 
     def residual(x: Any, p: Any) -> Any:
-        u = lambda q: net(x, q)  # noqa: E731
+        u = partial(net, x)
         v = u(p)
         return slope(u, p, 0) - 1e-4 * bend(u, p, 1) + 5 * (v**3 - v)
 
