@@ -87,8 +87,8 @@ def Residuals(
 ) -> ShardedResiduals:
     """`tercet.Residuals` over shards or chunks, for a JAX function residual(params, x, y) of a row.
 
-    X, y, weights, `client` and `patience` are as for `tercet.dask.LinearModel`. What comes back of a shard is a
-    triangle of d + 1 rows in place of its Jacobian. Each worker needs JAX, and compiles the residual once.
+    X, y, weights, `client` and `patience` are as for `tercet.dask.LinearModel`. A shard gives a triangle
+    of d + 1 rows in place of its Jacobian. Each worker needs JAX, and compiles the residual once.
     """
     engine = engine_of("Residuals", X, y, weights, client, patience)
     return ShardedResiduals(
