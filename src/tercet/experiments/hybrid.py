@@ -24,7 +24,7 @@ import numpy as np
 
 from tercet.checks import number, positive
 from tercet.control.judge import rounded
-from tercet.control.sigma import PaperSigma
+from tercet.experiments.interpolation import Interpolation
 from tercet.frame import Euclidean
 from tercet.methods.phases import DESCENT
 from tercet.methods.run import Run
@@ -32,10 +32,12 @@ from tercet.methods.saved import need
 from tercet.methods.state import State
 from tercet.methods.step import TensorKernel
 from tercet.methods.stm import SCR
+from tercet.objectives.linear import LinearModel
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Matrix, Sizes, Status, Tensor, Vector
 from tercet.result import Row
 from tercet.sampling import Full
+from tercet.theory.constants import constants
 
 DRAWS = 1000  # of unit vectors: one in a few has the share
 
@@ -45,17 +47,18 @@ class Hybrid:
     """Steps of cubic regularization over all data; where |grad f| <= `epsilon`, one of third order, if it promises
     enough.
 
-    `lipschitz` is L to begin with: it is doubled where f does not fall as promised. `share` is Q; None: k^(3/2) for a
-    subspace of k directions.
+    `lipschitz` is L to begin with: it is doubled where f does not fall as promised. None: that of a linear model, by
+    its rows, else 1. `share` is Q; None: k^(3/2) for a subspace of k directions.
     """
 
     epsilon: float = 1e-4
-    lipschitz: float = 1.0
+    lipschitz: float | None = None
     share: float | None = None
 
     def __post_init__(self) -> None:
         positive("Hybrid", "epsilon", self.epsilon)
-        positive("Hybrid", "lipschitz", self.lipschitz)
+        if self.lipschitz is not None:
+            positive("Hybrid", "lipschitz", self.lipschitz)
         if self.share is not None and not 1 <= number(self.share) < inf:
             raise ValueError(f"Hybrid(share={self.share!r}): give a number of at least 1, or None.")
 
@@ -63,7 +66,7 @@ class Hybrid:
         """The method on the terms of a run."""
         if run.traits.residuals or run.domain.bounded or run.traits.in_memory is not None:
             raise ValueError("Hybrid(): it is for sums and functions in memory without bounds; use tercet.SCR() here.")
-        method = SCR(Full(nested=False), sigma=PaperSigma(), units=Euclidean())
+        method = SCR(Full(nested=False), sigma=Interpolation(), units=Euclidean())
         return HybridKernel(self, TensorKernel.of(method, run))
 
 
@@ -71,7 +74,7 @@ class Hybrid:
 class Learnt:
     """What the method keeps: L as far as f has told it, and how often it drew."""
 
-    lipschitz: float
+    lipschitz: float = 0.0  # 0 before the first third-order step
     draws: int = 0
 
     def arrays(self) -> dict[str, Any]:
@@ -152,6 +155,15 @@ def possible(values: Vector, bound: float, lipschitz: float, share: float | None
     return int(k[held].max()) if held.any() else 0
 
 
+def first_lipschitz(settings: Hybrid, run: Run) -> float:
+    """L to begin with."""
+    objective = run.objective.objective
+    if settings.lipschitz is not None or not isinstance(objective, LinearModel):
+        return settings.lipschitz or 1.0
+    L = constants(objective).lipschitz
+    return L if 0.0 < L < inf else 1.0
+
+
 @dataclass(frozen=True)
 class HybridKernel:
     """Cubic regularization, with third-order steps between."""
@@ -161,7 +173,7 @@ class HybridKernel:
 
     def begin(self, run: Run) -> State:
         """Stand at the start."""
-        return replace(self.inner.begin(run), extra=Learnt(self.settings.lipschitz))
+        return replace(self.inner.begin(run), extra=Learnt())
 
     def resume(self, run: Run, arrays: dict[str, Any]) -> State:
         """Stand where a checkpoint was taken."""
@@ -182,7 +194,10 @@ class HybridKernel:
         """z - C/(LQ) u, with L as large as f asks for; None where there is no such way, or rounding hides it."""
         learnt, point = state.extra, state.point
         assert isinstance(learnt, Learnt)
-        L, rng = learnt.lipschitz, np.random.default_rng([run.seed, 16, learnt.draws])
+        L, rng = (
+            learnt.lipschitz or first_lipschitz(self.settings, run),
+            np.random.default_rng([run.seed, 16, learnt.draws]),
+        )
         bend = Bend.of(point, L, self.settings.share)
         while (way := bend.way(L, rng)) is not None and not rounded(point.value(), way.fall(L)):
             there = run.full.first_at(point.x + way.length(L) * way.u)
