@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 PROBES = 40  # of the shift that makes a step as long as its regularizer says
+STEPS = 12  # of Newton's for a step as long as the radius
 STARTS, POWERS = 8, 60  # of the power iteration for chi_3
 
 
@@ -74,6 +75,26 @@ def regularized_step(values: Any, c: Any, sigma: Any, radius: Any) -> Any:
     low = jnp.where(floor == 0, jnp.minimum(sigma * shortest**2, high), 0)
     _, high, _ = jax.lax.fori_loop(0, PROBES, probe, (low, high, high))
     return step(high)
+
+
+def radius_step(values: Any, c: Any, radius: Any) -> tuple[Any, Any]:
+    """The minimizer of c's + 1/2 sum values s^2 over |s| = radius for values >= 0, and its multiplier mu.
+
+    1/|s(mu)| is concave in mu, so that Newton's steps from a mu at which one entry of s alone is as long come from the
+    left and do not overshoot.
+    """
+    tiny = jnp.finfo(c.dtype).tiny
+
+    def probe(_: int, mu: Any) -> Any:
+        s = c / (values + mu)
+        size = jnp.linalg.norm(s)
+        slope = jnp.sum(s * s / (values + mu)) / size**3
+        newton = mu + (1 / radius - 1 / size) / slope
+        return jnp.where(jnp.isfinite(newton), jnp.maximum(newton, mu), mu)
+
+    low = jnp.maximum(jnp.max(jnp.abs(c) / radius - values), tiny)
+    mu = jax.lax.fori_loop(0, STEPS, probe, low)
+    return -c / (values + mu), mu
 
 
 def largest_cubic(square: Callable[[Any], Any], V: Any, kernel: Any, needed: Any) -> tuple[Any, Any]:
