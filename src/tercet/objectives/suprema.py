@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import cos, e, exp, inf, pi, sin, sqrt
@@ -92,7 +93,7 @@ def geman_mcclure() -> Suprema:
     return Suprema(3 * sqrt(3) / 16, 1.0, 12 * sqrt(q) * (1 - q) / (1 + q) ** 4, 12.0, -0.25, 1.0)
 
 
-TABLE = {SigmoidSquares: sigmoid_squares, Logistic: logistic, Squares: squares}
+TABLE: dict[type, Callable[[], Suprema]] = {SigmoidSquares: sigmoid_squares, Logistic: logistic, Squares: squares}
 SCALED = {Cauchy: cauchy, Welsch: welsch, GemanMcClure: geman_mcclure}
 
 
