@@ -25,6 +25,7 @@ html_theme = "furo"
 html_math_renderer = "mathml"
 html_title = f"tercet {release}"
 html_static_path = ["_static"]
+html_css_files = ["narrow.css"]
 html_copy_source = False
 
 myst_enable_extensions = ["dollarmath"]

@@ -1,11 +1,9 @@
 """The documentation: its code runs, its links lead somewhere, every public name is in it, and it builds."""
 
 import argparse
-import contextlib
 import importlib
 import importlib.util
 import inspect
-import io
 import re
 import subprocess
 import sys
@@ -18,13 +16,13 @@ import pytest
 
 import tercet
 from tercet.cli import parser
+from tercet.experiments import methods, spec
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)]
 OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples/README.md", ROOT / "benchopt/README.md"]
 NEEDS = {
-    "README.md": ["jax"],
     "docs/get_started.md": ["jax"],
     "docs/certificate.md": ["jax"],
     "docs/statistics.md": ["jax"],
@@ -34,8 +32,16 @@ NEEDS = {
     "docs/networks.md": ["jax"],
     "docs/scale.md": ["distributed", "sklearn"],
     "docs/adaptors.md": ["sklearn", "jax", "optimistix", "torch"],
+    "docs/jax.md": ["jax"],
+    "docs/pytorch.md": ["torch"],
+    "docs/status.md": ["jax"],
+    "docs/gallery/table.md": ["sklearn", "pandas", "matplotlib"],
+    "docs/gallery/outliers.md": ["matplotlib"],
+    "docs/gallery/skew.md": ["jax", "matplotlib"],
+    "docs/gallery/curve.md": ["jax", "matplotlib"],
+    "docs/gallery/minima.md": ["jax", "matplotlib"],
 }
-LANGUAGES = {"python", "sh", "text", "math", "bibtex", "{toctree}", "{eval-rst}", "{include}"}
+LANGUAGES = {"python", "sh", "text", "toml", "math", "bibtex", "{toctree}", "{eval-rst}", "{include}"}
 EXTERNAL = {"https://benchopt.github.io"}  # they cannot be followed in a test; here they are seen
 PUBLIC = (
     "tercet",
@@ -69,6 +75,19 @@ def blocks(path):
     return [text for language, text in fences(path) if language == "python"]
 
 
+@pytest.fixture(scope="module")
+def execute():
+    return loaded("execute")
+
+
+def loaded(name):
+    """A script of the documentation as a module."""
+    found = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(found)  # dataclasses look themselves up there
+    found.loader.exec_module(module)
+    return module
+
+
 def public(module):
     """The public names of a module with what they stand for."""
     if module in LIBRARIES:
@@ -78,13 +97,46 @@ def public(module):
 
 
 @pytest.mark.parametrize("path", [p for p in PAGES if blocks(p)], ids=name_of)
-def test_the_code_of_a_page_runs_from_its_top(path):
+def test_the_code_of_a_page_runs_from_its_top_and_prints_what_the_page_shows(path, execute):
     for library in NEEDS.get(name_of(path), []):
         pytest.importorskip(library)
-    names = {"__name__": "page"}
-    with contextlib.redirect_stdout(io.StringIO()):
-        for k, text in enumerate(blocks(path)):
-            exec(compile(text, f"{name_of(path)}, block {k + 1}", "exec"), names)
+    made = 0
+    for block, output, figure in execute.run(path):
+        made += 1
+        if block["output"] is not None:
+            assert execute.skeleton(output) == execute.skeleton(block["output"])
+        if block["picture"] is not None and "gallery" in block["picture"]:
+            assert figure is not None
+            assert (path.parent / block["picture"]).exists()
+    assert made == len(blocks(path))
+
+
+def test_what_is_compared_of_output_is_words_not_digits(execute):
+    assert execute.skeleton("f  -1.5e-08,\n---\nx [nan 2.]") == execute.skeleton("f 3.25,\n-----\nx [0.5 1.]")
+    assert execute.skeleton("certified 3") != execute.skeleton("failed 3")
+    assert [page.name for page in execute.pages() if page.name == "verdicts.md"] == ["verdicts.md"]
+
+
+def test_every_status_has_a_row_that_says_what_to_do():
+    rows = re.findall(r"^\| `([A-Z_]+)` \|(.+)\|(.+)\|$", (DOCS / "status.md").read_text("utf-8"), flags=re.MULTILINE)
+    assert [name for name, _, _ in rows] == [status.name for status in tercet.Status]
+    assert all(happened.strip() and advice.strip() for _, happened, advice in rows)
+
+
+def test_the_file_of_compare_is_one_and_names_every_key(tmp_path):
+    text = (DOCS / "compare.md").read_text("utf-8")
+    (shown,) = [block for language, block in fences(DOCS / "compare.md") if language == "toml"]
+    (tmp_path / "train.txt").write_text("1 1:0.5\n0 1:0.25\n")
+    without_module = shown.replace('use = "mine:Theirs"', 'use = "SCR"').replace('kind = "method" ', "")
+    (tmp_path / "comparison.toml").write_text(without_module)
+    comparison = spec.read(tmp_path / "comparison.toml")
+    assert [plan.label for plan in comparison.methods][-2:] == ["Wide", "Theirs"]
+    assert set(spec.KEYS) == set(re.findall(r"^(\w+) =", shown.partition("\n[files]")[0], flags=re.MULTILINE)) | {
+        "files",
+        "own",
+    }
+    for name in (*spec.KEYS, *methods.CATALOGUE, *spec.OWN_KEYS):
+        assert re.search(rf"(?<![\w-]){name}(?![\w-])", text), name
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
@@ -202,10 +254,7 @@ def test_the_citation_names_paper_and_version():
 @pytest.fixture(scope="module")
 def cases():
     pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("figures", DOCS / "figures.py")
-    figures = sys.modules["figures"] = importlib.util.module_from_spec(spec)  # dataclasses look themselves up there
-    spec.loader.exec_module(figures)
-    return {case.title: case for case in figures.CASES}
+    return {case.title: case for case in loaded("figures").CASES}
 
 
 def test_derivatives_of_the_pictured_functions(cases):
