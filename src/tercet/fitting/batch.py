@@ -47,6 +47,13 @@ class Model:
         r, J, total = self.residual(p, *e), self.columns(p, e), self.jax.numpy.sum
         return [0.5 * total(r * r), *(total(c * r) for c in J), *(total(J[i] * J[j]) for i, j in lower(self.d))]
 
+    def look_at_few(self, v: Any, e: Any) -> Any:
+        """The same of a vector of parameters, in few operations: for few curves their number is what takes time."""
+        xp, of = self.jax.numpy, lambda q: self.residual(tuple(q), *e)
+        r, J = of(v), self.jax.jacfwd(of)(v)
+        i, j = zip(*lower(self.d), strict=True)
+        return xp.concatenate([0.5 * (r @ r)[None], r @ J, (J.T @ J)[xp.array(i), xp.array(j)]])
+
     def rest(self, p: Any, e: Any) -> Row:
         """The triangle of sum_i r_i hess r_i."""
         weights = self.residual(p, *e)
@@ -74,24 +81,32 @@ class BatchKernels:
             self.block *= 2
         model, triangle = Model(jax, residual, d), d * (d + 1) // 2
         self.look = self.swept(model.look, 1 + d + triangle)
+        self.look_at_few = jax.jit(lambda count, *arguments: self.many(model.look_at_few, *arguments))
         self.rest = self.swept(model.rest, triangle)
         self.bend = self.swept(model.bend, d)
         self.jacobian = self.swept(lambda p, e: [entry for c in model.columns(p, e) for entry in c], d * points)
+
+    def many(self, one: Callable[..., Any], given: Any, index: Any, data: Any) -> Any:
+        """A function of one curve, of some curves."""
+        x, y, w = data
+        axis = 0 if w.ndim == 2 else None
+        each = self.jax.vmap(one, in_axes=(1, (None, 0, axis)), out_axes=1)
+        return each(given, (x, y[index], w if axis is None else w[index]))
 
     def swept(self, one: Callable[..., Any], rows: int) -> Callable[..., Any]:
         """A function of one curve, over blocks of them."""
         jax, most, xp = self.jax, self.block, self.jax.numpy
         cut, put = jax.lax.dynamic_slice_in_dim, jax.lax.dynamic_update_slice_in_dim
 
+        def stacked(v: Any, e: Any) -> Any:
+            return xp.stack(one(tuple(v), e))
+
         def sweep(count: Any, given: Any, index: Any, data: Any) -> Any:
-            (x, y, w), size = data, min(most, given.shape[1])
-            axis = 0 if w.ndim == 2 else None
-            many = jax.vmap(lambda v, e: xp.stack(one(tuple(v), e)), in_axes=(1, (None, 0, axis)), out_axes=1)
+            size = min(most, given.shape[1])
 
             def block(k: Any, out: Any) -> Any:
-                at = cut(index, k * size, size)
-                e = (x, y[at], w if axis is None else w[at])
-                return put(out, many(cut(given, k * size, size, 1), e), k * size, 1)
+                made = self.many(stacked, cut(given, k * size, size, 1), cut(index, k * size, size), data)
+                return put(out, made, k * size, 1)
 
             return jax.lax.fori_loop(0, count, block, xp.zeros((rows, given.shape[1])))
 

@@ -138,7 +138,8 @@ class Part:
 
     def walk(self, most: int) -> NDArray[np.intp]:
         """Levenberg-Marquardt steps until there is nothing more to do; how many for each curve."""
-        look, p, known, d = self.batch.kernels.look, self.p, self.known, self.d
+        kernels, p, known, d = self.batch.kernels, self.p, self.known, self.d
+        look = kernels.look
         trial, index, walk = p.copy(), np.arange(self.count, dtype=np.int32), self.room(d + 4)
         index = index[: steps.begin(self.ask(look, trial, index), index, known, walk)]
         index = index[: steps.advance(trial, trial, index, p, known, walk, True, most)]
@@ -146,7 +147,7 @@ class Part:
             looked = self.ask(look, trial, index)
             index = index[: steps.advance(trial, looked, index, p, known, walk, False, most)]
             if index.size <= TAIL < trial.shape[1]:  # the last ones have a kernel of their own, without so much room
-                trial = trial[:, :TAIL].copy()
+                trial, look = trial[:, :TAIL].copy(), kernels.look_at_few
         return walk[d + 3, : self.count].astype(np.intp)
 
     def certify(self) -> Matrix:
