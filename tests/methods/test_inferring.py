@@ -354,3 +354,35 @@ def test_a_bootstrap_that_hangs_on_a_few_rows_says_so():
 def test_probabilities_are_two_sided():
     table = fitted("poisson").infer().table()
     np.testing.assert_allclose(table["p"], 2 * scipy.stats.norm.sf(np.abs(table["z"])), rtol=1e-10)
+
+
+def line(p, t, y):
+    return p[0] * t + p[1] - y
+
+
+def test_residuals_have_the_errors_of_the_linear_model_that_they_are():
+    pytest.importorskip("jax")
+    rng = np.random.default_rng(0)
+    t = rng.standard_normal(40)
+    y = 2 * t + 1 + 0.05 * rng.standard_normal(40)
+    linear = tercet.minimize(tercet.LinearModel(t[:, None], y, "squares", intercept=True)).infer()
+    for problem in (
+        tercet.Residuals(line, (t, y)),
+        tercet.Residuals.of(lambda p: line(p, t, y)),
+        tercet.Residuals.of(lambda p: line(p, t, y), jac=lambda p: np.column_stack([t, np.ones(40)])),
+    ):
+        told = tercet.minimize(problem, np.zeros(2)).infer()
+        np.testing.assert_allclose(told.standard_errors(), linear.standard_errors(), rtol=1e-6)
+        facts = [dict(row for row in each.facts if row[0] == "log-likelihood") for each in (told, linear)]
+        assert float(facts[0]["log-likelihood"]) == pytest.approx(float(facts[1]["log-likelihood"]), abs=1e-5)
+    fit = tercet.curve_fit(lambda t, a, b: a * t + b, t, y)
+    np.testing.assert_allclose(fit.result.standard_errors(), fit.errors, rtol=1e-6)
+
+
+def test_robust_residuals_are_no_likelihood():
+    pytest.importorskip("jax")
+    t = np.linspace(0, 1, 30)
+    result = tercet.minimize(tercet.Residuals(line, (t, 2 * t + np.cos(40 * t)), loss="cauchy"), np.zeros(2))
+    with pytest.raises(ValueError, match="no likelihood"):
+        result.infer("hessian")
+    assert result.infer().kind == "sandwich"

@@ -36,8 +36,8 @@ class Ready:
         return self.problem.fingerprint()
 
     def bind(self, x0: Any) -> Bound:
-        """As it is."""
-        return self.bound
+        """As it is, from x0 on: that of the run, or of who asks for its standard errors."""
+        return replace(self.bound, x0=np.array(x0, dtype=np.float64))
 
 
 def least_squares(

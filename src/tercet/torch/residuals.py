@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from tercet.objectives.base import Bound, Priced, Traits, name_of
+from tercet.objectives.capabilities import result_of
 from tercet.objectives.residuals.linearized import Curve, Linearized, reduced, rows_of
-from tercet.objectives.residuals.outer import Outer
+from tercet.objectives.residuals.outer import Normal, Outer
 from tercet.objectives.residuals.problem import check_weights
 from tercet.objectives.residuals.traced import KEPT, residual_traits
 from tercet.once import once
@@ -138,6 +139,11 @@ class TorchResiduals:
     def over(self, rows: Rows | None) -> ResidualView:
         """The mean over the given examples."""
         return ResidualView(self, self.total.over(rows))
+
+    def likelihood(self, x: Vector) -> Normal | None:
+        """Of the residuals, as normal errors."""
+        halves = self.n * float(result_of(self.over(None).at(x).value()))
+        return self.outer.likelihood(halves, self.n * self.width, self.d)
 
     def mapped(self, call: Callable[..., Any], batch: Sequence[Tensor]) -> Any:
         """A function of one example over a batch without its weights."""

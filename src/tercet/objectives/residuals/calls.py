@@ -19,8 +19,9 @@ import numpy as np
 from tercet.checks import plain_array
 from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Priced, Traits
+from tercet.objectives.capabilities import result_of
 from tercet.objectives.residuals.linearized import Curve, Linearized, rows_of
-from tercet.objectives.residuals.outer import Outer
+from tercet.objectives.residuals.outer import Normal, Outer
 from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
 
@@ -73,6 +74,10 @@ class CallResiduals:
     def at(self, x: Vector, carry: None = None) -> CallResidualPoint:
         """The residuals at x."""
         return CallResidualPoint(self, x)
+
+    def likelihood(self, x: Vector) -> Normal | None:
+        """Of the residuals, as normal errors."""
+        return self.loss.likelihood(float(result_of(self.at(x).value())), self.rows, self.d)
 
     def ask(self, name: str, x: Vector) -> Any:
         """One call of the user's function on a copy, checked for its shape and copied."""

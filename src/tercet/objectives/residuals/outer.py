@@ -17,6 +17,7 @@ from tercet.records import Vector
 
 LEAST = 0.1  # of rho'/r: no weight of a Gauss-Newton matrix is below that, where rho bends down
 Three = tuple[Vector, Vector, Vector]
+Normal = tuple[float, float | None, bool, bool, str]  # phi, log L, whether phi is an estimate, a penalty, a name
 
 
 def squares(u: Any, xp: Any) -> Any:
@@ -116,6 +117,18 @@ class Outer:
         c = self.scale
         first, second = slopes(self.name, r / c)
         return self.value(r), c * first, second
+
+    def likelihood(self, halves: float, count: int, d: int, penalized: bool = False) -> Normal | None:
+        """Of `count` residuals whose rho add up to `halves`, in d variables; None but for squares.
+
+        Those are normal errors of an unknown variance, estimated as phi = sum r^2 / (count - d); log L is at its
+        highest, where the variance is sum r^2 / count.
+        """
+        if self.name != "squares":
+            return None
+        phi, most = (2.0 * halves / k if k > 0 else np.nan for k in (count - d, count))
+        log = -0.5 * count * (np.log(2.0 * np.pi * most) + 1.0) if most > 0.0 else None
+        return phi, log, True, penalized, "Squares"
 
     def weights(self, r: Vector) -> tuple[Vector, Vector]:
         """rho'(r), and the weight h > 0 of each residual in the Gauss-Newton matrix J' diag(h) J.

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tercet.objectives.base import Traits
+from tercet.objectives.capabilities import result_of
 from tercet.objectives.finite_sum import small_chunk
 from tercet.objectives.residuals.linearized import Linearized
-from tercet.objectives.residuals.outer import Outer
+from tercet.objectives.residuals.outer import Normal, Outer
 from tercet.objectives.residuals.points import GROUPS, LargePoint, TracedPoint
 from tercet.records import Matrix, Rows, Vector
 
@@ -131,6 +132,11 @@ class TracedResiduals:
     def traits(self) -> Traits:
         """By JAX."""
         return residual_traits(self.d, "derivatives of the residuals by JAX", float(np.finfo(self.dtype).eps))
+
+    def likelihood(self, x: Vector) -> Normal | None:
+        """Of the residuals, as normal errors."""
+        halves = self.n * (float(result_of(self.over(None).at(x).value())) - self.penalty(x))
+        return self.loss.likelihood(halves, self.n * self.width, self.d, bool(np.any(self.l2)))
 
     @property
     def whole_jacobian(self) -> bool:
