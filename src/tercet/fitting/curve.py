@@ -73,6 +73,10 @@ class Curve:
             raise ValueError(f"f(xdata, *params) has shape {made.shape}, but ydata has {self.y.shape}")
         return self.apply(made - self.y)
 
+    def gap(self, r: Vector, p: Vector) -> Vector:
+        """f(x, *p) - y, read off the residuals r where each has a weight of its own."""
+        return r / self.weigh if self.weigh.ndim == 1 else evaluated(self.f, self.x, p) - self.y
+
     def jacobian(self, p: Vector) -> Matrix:
         """The Jacobian of the same, as given."""
         assert self.jac is not None
@@ -214,8 +218,8 @@ def curve_fit(
         made = getattr(bound.objective, "jac", True) is None  # of differences
         found = covariance(point.J[:, free], point.r, absolute_sigma, DIFFERENCED if made else EPS)
         pcov[np.ix_(free, free)] = found
-    residuals = evaluated(f, x, popt) - y
-    return Fit(popt, pcov, names, residuals, replace(result, message=result.message + note), curve, domain)
+    result = replace(result, message=result.message + note)
+    return Fit(popt, pcov, names, curve.gap(point.r, popt), result, curve, domain)
 
 
 def inside(pairs: list[tuple[float, float]]) -> Vector:
