@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale [--gb 0.8] [--columns 100] [--sample 0.05] [--kills 10] [--folder DIR] [--only PART,...]
 
-Parts: rounds, pass, memory, dask, kills. The data are generated into shards below the folder and removed at the end.
+Parts: rounds, pass, memory, dask, kills, giant. Data are generated into shards below the folder, and removed.
 `--sample` is the share of the rows that live with the driver; at 40 GB and the default of 128 MB it is 0.003.
 """
 
@@ -31,6 +31,7 @@ import scipy
 import scipy.optimize
 
 import tercet
+from benchmarks.giant_dane import Machines, dane, giant
 from tercet.objectives.sharded import ShardedLinearModel
 from tercet.objectives.sharded.point import ShardedPoint
 from tercet.objectives.sharded.sums import Value
@@ -38,23 +39,30 @@ from tercet.objectives.sharded.sums import Value
 GAP = 1e-8
 SHARDS = 16
 ROUNDS = 100  # of L-BFGS at the most
+PEER_ROUNDS = 30  # of GIANT and DANE at the most
 L2 = (1e-3, 1e-6, 1e-9)
-PARTS = ("rounds", "pass", "memory", "dask", "kills")
+PEERS: tuple[tuple[str, Callable[..., float], tuple[float, ...]], ...] = (  # with mu as a multiple of l2
+    ("GIANT", giant, ()),
+    ("DANE, mu 0", dane, (0.0,)),
+    ("DANE, mu 3 l2", dane, (3.0,)),
+)
+PARTS = ("rounds", "pass", "memory", "dask", "kills", "giant")
 
 
 def generate(folder: Path, rows: int, columns: int, kind: str) -> tercet.Shards:
     """Shards of a logistic model. Columns are independent; or half of each is one common factor; or they are in units
-    from 0.1 to 10, too."""
+    from 0.1 to 10, too; or, with a factor, the rows are in its order, so that no shard is like another."""
     rng = np.random.default_rng(0)
     w, units = rng.standard_normal(columns) / np.sqrt(columns), np.ones(columns)
     if kind == "units":
         units = 10.0 ** rng.uniform(-1, 1, columns)
     folder.mkdir()
     each = rows // SHARDS
+    factors = np.sort(rng.standard_normal(each * SHARDS)) if kind == "ordered" else None
     for k in range(SHARDS):
         X = rng.standard_normal((each, columns))
         if kind != "independent":
-            X += rng.standard_normal((each, 1))
+            X += rng.standard_normal((each, 1)) if factors is None else factors[k * each : (k + 1) * each, None]
         y = (X @ w + rng.logistic(size=each) > 0).astype(float)
         np.save(folder / f"X-{k:03d}.npy", X * units)
         np.save(folder / f"y-{k:03d}.npy", y)
@@ -130,6 +138,27 @@ def rounds(shards: dict[str, tercet.Shards], share: float) -> dict[str, Any]:
                 f"  {name}, l2 {l2:g}: ours {ours[0]:g} passes, {ours[1]:.1f} s (with the certificate {result.rounds})"
             )
             print(f"    L-BFGS {sign}{min(peer[0], ROUNDS):g} passes, {peer[1]:.1f} s; ratio {sign}{times:.1f}")
+    return out
+
+
+def against_giant(shards: dict[str, tercet.Shards], share: float) -> dict[str, Any]:
+    """Rounds to the gap of GIANT and DANE, written from their papers, with each shard as a machine, beside ours."""
+    out: dict[str, dict[str, float]] = {}
+    for name, data in shards.items():
+        for l2 in L2:
+            bytes_ = int(share * 8 * data.n * (data.layout.columns + 2))
+            with recorded() as seen:
+                start = time.perf_counter()
+                result = tercet.minimize(tercet.LinearModel(data, loss="logistic", l2=l2, sample_bytes=bytes_), order=2)
+            target = result.fun + GAP
+            ours = reached(seen, target, start)[0]
+            told, out[f"{name}, l2 {l2:g}"] = [f"ours {ours:g}"], {"ours": ours}
+            for peer, solve, settings in PEERS:
+                machines = Machines(data, "logistic", l2)
+                count = solve(machines, target, PEER_ROUNDS, *(times * l2 for times in settings))
+                out[f"{name}, l2 {l2:g}"][peer] = count
+                told.append(f"{peer} {count:g} (rows read {machines.reads:.0f} times)")
+            print(f"  {name}, l2 {l2:g}: rounds {', '.join(told)}")
     return out
 
 
@@ -264,14 +293,16 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="tercet-scale-", dir=options.folder))
     found: dict[str, Any] = {"rows": rows, "columns": options.columns, "versions": versions, "sample": options.sample}
     try:
-        kinds = ("independent", "factor", "units") if "rounds" in chosen else ("independent",)
+        wanted = ("independent", *(("factor", "units") if {"rounds", "giant"} & {*chosen} else ()))
+        kinds = (*wanted, "ordered") if "giant" in chosen else wanted
         shards = {kind: generate(folder / kind, rows, options.columns, kind) for kind in kinds}
         parts: dict[str, Callable[[], dict[str, Any]]] = {
-            "rounds": lambda: rounds(shards, options.sample),
+            "rounds": lambda: rounds({k: v for k, v in shards.items() if k != "ordered"}, options.sample),
             "pass": lambda: one_pass(shards["independent"]),
             "memory": lambda: memory(folder / "independent", options.sample),
             "dask": lambda: with_dask(shards["independent"]),
             "kills": lambda: kills(shards["independent"], options.kills, options.sample),
+            "giant": lambda: against_giant(shards, options.sample),
         }
         for name in chosen:
             print(name)

@@ -30,7 +30,7 @@ NEEDS = {
     "docs/examples.md": ["jax"],
     "docs/fitting.md": ["jax", "sklearn"],
     "docs/networks.md": ["jax"],
-    "docs/scale.md": ["distributed", "sklearn"],
+    "docs/scale.md": ["distributed", "sklearn", "jax"],
     "docs/adaptors.md": ["sklearn", "jax", "optimistix", "torch"],
     "docs/jax.md": ["jax"],
     "docs/pytorch.md": ["torch"],

@@ -106,13 +106,15 @@ class SumRecipe:
         """Rows in memory as a sum, filled up."""
         own = self.own()
         parts = [rows.X, rows.y] if rows.w is None else [rows.X, rows.y, rows.w]
-        with own.jax.enable_x64(self.dtype == np.float64):
-            data = tuple(own.jax.numpy.asarray(filled(part, size, self.dtype)) for part in parts)
-        return replace(own, data=data, n=size)
+        return replace(own, data=tuple(filled(part, size, self.dtype) for part in parts), n=size)
 
     def of_drawn(self, drawn: Drawn) -> SumObjective:
-        """Rows that were gathered; few sizes are compiled."""
-        return self.objective(drawn, max(self.chunk, 1 << (len(drawn.y) - 1).bit_length()))
+        """Rows that were gathered, which stay where sums are made; few sizes are compiled."""
+        m = len(drawn.y)
+        step = max(self.chunk, (1 << m.bit_length()) // 16)  # filled up by an eighth at the most
+        own = self.objective(drawn, step * -(-m // step))
+        with own.jax.enable_x64(self.dtype == np.float64):
+            return replace(own, data=own.jax.tree_util.tree_map(own.jax.numpy.asarray, own.data))
 
     def sums(self, block: Block, x: Vector, sums: Sequence[Sum]) -> list[Any]:
         """Some sums at x over the rows of a block."""
