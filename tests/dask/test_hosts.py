@@ -65,3 +65,8 @@ def test_on_several_hosts_a_worker_joins_and_one_that_is_cut_off_costs_a_retry(t
         assert_same(result, alone)
         assert result.status is alone.status
         assert result.retries >= 1
+        begun, silent = time.monotonic(), at_iteration(3, lambda: made.unplug(0))
+        lost = tercet.minimize(model(tmp_path, client, patience=3.0), callback=silent)
+        assert lost.status is Status.FUNCTION_ERROR
+        assert isinstance(lost.error, tercet.dask.ClusterError)
+        assert time.monotonic() - begun < 60

@@ -180,7 +180,7 @@ def again(client: Client, futures: list[Future]) -> int:
         return sum(int(task.suspicious) + max(0, RETRIES - int(task.retries)) for task in tasks)
 
     try:
-        return int(client.run_on_scheduler(count))
+        return int(client.sync(client._run_on_scheduler, count, callback_timeout=LOST))
     except Exception:  # a count of what happened; the answer is there
         return 0
 
