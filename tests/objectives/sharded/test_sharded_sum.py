@@ -13,7 +13,8 @@ import tercet
 from tercet import FiniteSum, Shards, Status
 from tercet.objectives.finite_sum import SumView
 from tercet.objectives.sharded.engine import Local
-from tercet.objectives.sharded.sums import Gradient, Hessian, Product, ThirdSquare, ThirdTensor, Value
+from tercet.objectives.sharded.sums import Gradient, Groups, Hessian, Product, ThirdSquare, ThirdTensor, Value
+from tercet.shards import layout
 
 jax = pytest.importorskip("jax")
 RNG = np.random.default_rng(0)
@@ -59,6 +60,34 @@ def test_every_answer_is_that_of_the_sum_in_memory_and_together_they_take_one_pa
     np.testing.assert_allclose(point.scatter(), whole.scatter(), rtol=1e-11, atol=1e-14)
     with pytest.raises(TypeError, match="no sum over single rows"):
         point.together(ThirdSquare(v))
+
+
+@pytest.mark.parametrize("kind", ["linear", "sparse", "sum", "residuals"])
+def test_group_sums_come_with_the_same_pass_and_are_dealt_within_each_shard(monkeypatch, kind):
+    """Also where a shard is read in several windows, whose rows are no multiple of 16."""
+    monkeypatch.setattr(layout, "WINDOW", 72 * 8 * D)
+    table = sp.csr_array(X) if kind == "sparse" else X
+    shards, w = Shards(cut(table), cut(Y)), np.full(D, 0.1)
+    each = (1 / (1 + np.exp(-X @ w)) - Y)[:, None] * X
+    if kind in ("linear", "sparse"):
+        objective = tercet.LinearModel(shards, loss="logistic")
+    elif kind == "sum":
+        objective = bound(FiniteSum(lambda w, x, y: jax.numpy.logaddexp(0.0, x @ w) - y * (x @ w), shards))
+    else:
+        objective = bound(tercet.Residuals(lambda w, x, y: jax.nn.sigmoid(x @ w) - y, shards, chunk=40))
+        s = 1 / (1 + np.exp(-X @ w))
+        each = (s * (1 - s))[:, None] * each
+    objective.driver.survey()
+    rounds = objective.traffic.rounds
+    f, gradient, groups = objective.over(None).at(w).together(Value(), Gradient(), Groups())
+    assert objective.traffic.rounds == rounds + 1
+    expected = np.zeros((16, D))
+    for rows in cut(each):
+        for k in range(16):
+            expected[k] += rows[k::16].sum(axis=0)
+    np.testing.assert_allclose(groups * N, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(groups.sum(axis=0), gradient, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(f, objective.over(None).at(w).value(), rtol=1e-13)
 
 
 def test_f_comes_with_what_is_asked_first():

@@ -120,7 +120,7 @@ class SumRecipe:
         """Some sums at x over the rows of a block."""
         objective = self.objective(block, self.size)
         view = replace(objective.over(np.arange(block.rows)), whole=True)
-        return answers(view.at(x), block.rows, sums)
+        return answers(view.at(x), block, sums)
 
 
 @dataclass(frozen=True, eq=False)

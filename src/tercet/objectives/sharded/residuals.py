@@ -139,7 +139,7 @@ class ResidualRecipe:
 
     def sums(self, block: Block, x: Vector, sums: Sequence[Sum]) -> list[Any]:
         """Some sums at x over the rows of a block."""
-        return answers(LargePoint(self.objective(block).over(None), x), block.rows, sums)
+        return answers(LargePoint(self.objective(block).over(None), x), block, sums)
 
 
 @dataclass(frozen=True, eq=False)

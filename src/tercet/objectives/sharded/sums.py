@@ -2,7 +2,7 @@
 
 With the margins z = Ax of a block known, all sums that are asked together cost one read of it:
 
-    sum w l,  A'(w l'),  A' diag(w l'') A,  A'(w l'' * Av),  A'(w l''' * Au * Av), ...
+    sum w l,  A'(w l'),  A' diag(w l'') A,  A'(w l'' * Av),  A'(w l''' * Au * Av),  groups of A'(w l'), ...
 
 Penalties and the division by n are left to who asks.
 """
@@ -10,9 +10,9 @@ Penalties and the division by n are left to who asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from uuid import uuid4
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from tercet.objectives.linear.model import add_ones
 from tercet.objectives.linear.point import STRAIGHT, LinearPoint, LinearView, Penalty
 from tercet.objectives.losses import Formula, Loss, as_loss
-from tercet.objectives.tables import table_of
+from tercet.objectives.tables import GROUPS, table_of
 from tercet.records import Matrix, Tensor, Vector
 from tercet.shards.layout import Block
 
@@ -189,6 +189,23 @@ class Scatter:
         return point.view.table.gram(c * c)
 
 
+@dataclass(frozen=True)
+class Groups:
+    """Sums of gradients over 16 groups, to which the rows of each shard are dealt in turn, for their spread."""
+
+    def of(self, point: LinearPoint) -> Matrix:
+        """By the places in the block."""
+        labels = (np.arange(point.terms) % GROUPS).astype(np.uint8)
+        return cast(Any, replace)(point.view.table, labels=labels).group_sums(point.margins.each(1))
+
+
+def dealt(block: Block, sums: Matrix) -> Matrix:
+    """Sums by the places in a block as sums by the places in its shard."""
+    whole = np.zeros((GROUPS, sums.shape[1]))
+    whole[: len(sums)] = sums
+    return np.roll(whole, block.start % GROUPS, axis=0)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearRecipe:
     """How a block becomes rows of a linear model: by the loss as the user gave it, which a worker makes its own of."""
@@ -218,7 +235,7 @@ class LinearRecipe:
     def sums(self, block: Block, x: Vector, sums: Sequence[Sum]) -> list[Any]:
         """Over the rows of a block."""
         point = LinearPoint(self.view(block), x)
-        return [each.of(point) for each in sums]
+        return [dealt(block, each.of(point)) if isinstance(each, Groups) else each.of(point) for each in sums]
 
 
 def remembered(token: str, make: Callable[[], T]) -> T:

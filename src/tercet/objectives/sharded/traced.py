@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from tercet.objectives.residuals.linearized import reduced
 from tercet.objectives.sharded.driver import Driver
-from tercet.objectives.sharded.sums import Gradient, Hessian, Product, Recipe, Scatter, Sum, ThirdTensor, Value
+from tercet.objectives.sharded.sums import (
+    Gradient,
+    Groups,
+    Hessian,
+    Product,
+    Recipe,
+    Scatter,
+    Sum,
+    ThirdTensor,
+    Value,
+    dealt,
+)
 from tercet.objectives.sharded.survey import Drawn, check, weight_of
 from tercet.records import Matrix, Rows, Tensor, Vector
 from tercet.shards.layout import Block, Layout, windows
@@ -124,12 +135,15 @@ class Bend:
 # answers --------------------------------------------------------------------------------------------------------------
 
 
-def answers(point: Any, m: int, sums: Sequence[Sum]) -> list[Any]:
-    """Some sums over m rows, from the means at their point. f and the gradient are taken at once."""
+def answers(point: Any, block: Block, sums: Sequence[Sum]) -> list[Any]:
+    """Some sums over the rows of a block, from the means at their point. f and the gradient are taken at once."""
     kinds, first = {type(each) for each in sums}, None
     if Gradient in kinds:
         first = point.first()
-    return [m * mean_of(point, each, first) for each in sums]
+    return [
+        dealt(block, point.group_sums) if isinstance(each, Groups) else block.rows * mean_of(point, each, first)
+        for each in sums
+    ]
 
 
 def mean_of(point: Any, each: Sum, first: Any) -> Any:
