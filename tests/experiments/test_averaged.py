@@ -96,7 +96,9 @@ def test_it_resumes_bit_for_bit_and_refuses_other_averages(tmp_path, monkeypatch
         tercet.resume(path, PROBLEM, method=method)
 
 
-def test_settings_are_checked():
+def test_settings_are_checked_and_bounds_refused():
+    with pytest.raises(ValueError, match="Averaged knows no bounds"):
+        tercet.minimize(PROBLEM, bounds=[(0, 1)] * 3, method=Averaged())
     for wrong in ({"batch": 2.0}, {"momentum": 0.0}, {"momentum": 1.1}, {"sigma": 0.0}, {"order": 1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Averaged(**wrong)

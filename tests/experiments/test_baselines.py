@@ -53,6 +53,12 @@ def test_settings_are_checked(make, name):
         make()
 
 
+@pytest.mark.parametrize("method", [SVRG(), SAGA()], ids=["SVRG", "SAGA"])
+def test_bounds_are_refused(method):
+    with pytest.raises(ValueError, match=f"{type(method).__name__} knows no bounds"):
+        tercet.minimize(PROBLEM, bounds=[(0, 1)] * 4, method=method)
+
+
 def test_a_step_that_diverges_ends_the_run():
     result = tercet.minimize(PROBLEM, method=SVRG(0.02, 1e3), max_iterations=50)
     assert not result.success

@@ -110,6 +110,6 @@ def test_settings_and_objectives_are_checked():
     for wrong in ({"epsilon": 0.0}, {"lipschitz": -1.0}, {"share": 0.5}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Hybrid(**wrong)
-    with pytest.raises(ValueError, match="without bounds"):
+    with pytest.raises(ValueError, match="Hybrid knows no bounds"):
         tercet.minimize(cubic, np.ones(6), method=Hybrid(), bounds=[(0, 2)] * 6)
     assert methods.make(methods.plan("hybrid")) == Hybrid()

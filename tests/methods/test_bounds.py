@@ -293,6 +293,19 @@ def test_sums_in_samples(method):
     assert {1, 4} <= set(r.certificate.active)
 
 
+@pytest.mark.parametrize("policy", [None, tercet.Reduced()], ids=["plain", "reduced"])
+@pytest.mark.parametrize("rule", [tercet.Fixed(0.2, 0.2, 0.2), tercet.Growing()], ids=["fixed", "growing"])
+def test_samples_that_hold_every_variable_at_a_bound(rule, policy):
+    """No variable is left to step in."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3))
+    model = tercet.LinearModel(X, (X @ [1, 2, 3.0] > 0).astype(float), "logistic", l2=1e-2)
+    r = tercet.minimize(model, bounds=[(0, 0.5)] * 3, method=tercet.STM(rule, policy=policy))
+    assert r.success
+    np.testing.assert_array_equal(r.x, [0.5, 0.5, 0.5])
+    assert r.certificate.active == (0, 1, 2)
+
+
 def test_a_sum_of_jax_terms_with_structure():
     x = jnp.linspace(0.0, 1.0, 50)
     total = tercet.FiniteSum(lambda p, t: (p["a"] * t + p["b"][0] - 2 * t) ** 2 + 0.1 * p["b"][1] ** 2, (x,))
@@ -332,8 +345,9 @@ def test_bounds_that_cannot_be_meant_are_refused_before_any_work(bounds, words):
 
 def test_what_knows_no_bounds_says_so():
     model = tercet.LinearModel(np.eye(3), [1.0, 0.0, 1.0], "logistic", l2=0.1)
-    with pytest.raises(ValueError, match="SGD knows no bounds"):
-        tercet.minimize(model, bounds=[(0, 1)] * 3, method=tercet.SGD())
+    for method in (tercet.SGD(), tercet.AcceleratedTensor(), tercet.AcceleratedCubic()):
+        with pytest.raises(ValueError, match=f"{type(method).__name__} knows no bounds"):
+            tercet.minimize(model, bounds=[(0, 1)] * 3, method=method)
     with pytest.raises(ValueError, match="Subspace"):
         tercet.minimize(model, bounds=[(0, 1)] * 3, method=tercet.STM(subsolver=tercet.Subspace()))
     with pytest.raises(ValueError, match="keeps x in its intervals"):

@@ -19,7 +19,7 @@ import numpy as np
 from tercet.checks import number, positive
 from tercet.control.sigma import Control
 from tercet.frame import Reach
-from tercet.methods.run import Run
+from tercet.methods.run import Run, refuse_bounds
 from tercet.methods.saved import need, vector
 from tercet.methods.state import Memory, State, Views
 from tercet.objectives.base import NotFiniteError
@@ -51,6 +51,7 @@ class Averaged:
 
     def kernel(self, run: Run) -> AveragedKernel:
         """The method on the terms of a run."""
+        refuse_bounds("Averaged", run)
         return AveragedKernel(self, count("Averaged", "batch", self.batch, run.n))
 
 

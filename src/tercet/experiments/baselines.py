@@ -12,7 +12,7 @@ from tercet.checks import positive, whole
 from tercet.control.sigma import Control
 from tercet.frame import Reach
 from tercet.methods.reduced import Anchor
-from tercet.methods.run import Run
+from tercet.methods.run import Run, refuse_bounds
 from tercet.methods.saved import need, vector
 from tercet.methods.state import Memory, State, Views
 from tercet.records import Matrix, Rows, Sizes, Status, Vector
@@ -39,6 +39,7 @@ class SVRG:
 
     def kernel(self, run: Run) -> GradientKernel:
         """The method on the terms of a run."""
+        refuse_bounds("SVRG", run)
         size = count("SVRG", "batch", self.batch, run.n)
         return GradientKernel(self.step, size, Anchored(max(1, round(self.passes * run.n / size))))
 
@@ -58,6 +59,7 @@ class SAGA:
 
     def kernel(self, run: Run) -> GradientKernel:
         """The method on the terms of a run."""
+        refuse_bounds("SAGA", run)
         blocks = min(self.blocks, run.n)
         return GradientKernel(self.step, -(-run.n // blocks), Remembered(blocks))
 

@@ -27,11 +27,12 @@ from tercet.control.judge import rounded
 from tercet.experiments.interpolation import Interpolation
 from tercet.frame import Euclidean
 from tercet.methods.phases import DESCENT
-from tercet.methods.run import Run
+from tercet.methods.run import Run, refuse_bounds
 from tercet.methods.saved import need
 from tercet.methods.state import State
 from tercet.methods.step import TensorKernel
 from tercet.methods.stm import SCR
+from tercet.objectives.base import NotFiniteError
 from tercet.objectives.linear import LinearModel
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Matrix, Sizes, Status, Tensor, Vector
@@ -40,6 +41,7 @@ from tercet.sampling import Full
 from tercet.theory.constants import constants
 
 DRAWS = 1000  # of unit vectors: one in a few has the share
+RAISES = 60  # doublings of L at one point
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,9 @@ class Hybrid:
 
     def kernel(self, run: Run) -> HybridKernel:
         """The method on the terms of a run."""
-        if run.traits.residuals or run.domain.bounded or run.traits.in_memory is not None:
-            raise ValueError("Hybrid(): it is for sums and functions in memory without bounds; use tercet.SCR() here.")
+        refuse_bounds("Hybrid", run)
+        if run.traits.residuals or run.traits.in_memory is not None:
+            raise ValueError("Hybrid(): it is for sums and functions that are in memory; use tercet.SCR() here.")
         method = SCR(Full(nested=False), sigma=Interpolation(), units=Euclidean())
         return HybridKernel(self, TensorKernel.of(method, run))
 
@@ -194,12 +197,16 @@ class HybridKernel:
         """z - C/(LQ) u, with L as large as f asks for; None where there is no such way, or rounding hides it."""
         learnt, point = state.extra, state.point
         assert isinstance(learnt, Learnt)
-        L, rng = (
-            learnt.lipschitz or first_lipschitz(self.settings, run),
-            np.random.default_rng([run.seed, 16, learnt.draws]),
-        )
-        bend = Bend.of(point, L, self.settings.share)
-        while (way := bend.way(L, rng)) is not None and not rounded(point.value(), way.fall(L)):
+        L, rng = first_lipschitz(self.settings, run), np.random.default_rng([run.seed, 16, learnt.draws])
+        L = max(L, learnt.lipschitz)
+        try:
+            bend = Bend.of(point, L, self.settings.share)
+        except NotFiniteError:
+            return None
+        for _ in range(RAISES):
+            way = bend.way(L, rng)
+            if way is None or rounded(point.value(), way.fall(L)):
+                return None
             there = run.full.first_at(point.x + way.length(L) * way.u)
             if there.value() <= point.value() - way.fall(L):
                 return self.arrive(run, state, there, Learnt(L, learnt.draws + 1), way)

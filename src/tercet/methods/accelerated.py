@@ -15,7 +15,7 @@ from tercet.control.sigma import Control
 from tercet.critical.certify import Travelled, certify
 from tercet.critical.errors import sizes
 from tercet.frame import SAME, Frame, Reach, Scaled
-from tercet.methods.run import Run
+from tercet.methods.run import Run, refuse_bounds
 from tercet.methods.saved import need, vector
 from tercet.methods.schemes import THETA, Landing, Momentum, NearOptimal, Scheme
 from tercet.methods.state import Memory, State, Views
@@ -107,6 +107,7 @@ def kernel_of(settings: Settings, run: Run) -> AcceleratedKernel:
             f"minimize(method={type(settings).__name__}()): its loss or penalty is not convex, and accelerated methods "
             "are for convex sums; use tercet.STM() or tercet.SCR()."
         )
+    refuse_bounds(type(settings).__name__, run)
     frame = SAME if run.scales is None else Scaled(run.scales)
     p = settings.order
     least = 0.0

@@ -67,6 +67,12 @@ class Run:
         return self.full if m >= self.n else self.objective.over(self.shuffle.beginning(m))
 
 
+def refuse_bounds(call: str, run: Run) -> None:
+    """ValueError for a method whose steps would cross them."""
+    if run.domain.bounded:
+        raise ValueError(f"minimize(bounds=..., method={call}(...)): {call} knows no bounds; take STM() or SCR().")
+
+
 class Kernel(Protocol):
     """A method whose parts have been chosen for a run: its first state, and the state and the row after another."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from tercet.checks import positive
 from tercet.control.sigma import Control
 from tercet.frame import Reach
-from tercet.methods.run import Run
+from tercet.methods.run import Run, refuse_bounds
 from tercet.methods.state import Memory, State, Views
 from tercet.records import Sizes, Status
 from tercet.result import Row
@@ -32,8 +32,7 @@ class SGD:
 
     def kernel(self, run: Run) -> DescentKernel:
         """The method on the terms of a run."""
-        if run.domain.bounded:
-            raise ValueError("minimize(bounds=..., method=SGD(...)): SGD knows no bounds; take STM() or SCR().")
+        refuse_bounds("SGD", run)
         return DescentKernel(self.step, count("SGD", "batch", self.batch, run.n))
 
 

@@ -59,6 +59,8 @@ class WalledWorkspace:
 
     def plain(self, ask: Ask) -> tuple[Step, bool]:
         """The second-order step, and whether it did not come to a wall."""
+        if not len(self.taylor.g):  # a sampled slope may hold every variable at a bound
+            return Step(self.taylor.g, Forecast(0.0, self.taylor.g), None, 0, ask.sigma2), False
         if self.last is None or self.last[0] != ask:
             step = self.free.solve(ask)
             inside = self.inside(step.s)
