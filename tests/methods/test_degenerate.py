@@ -93,3 +93,17 @@ def test_at_a_genuine_flat_minimum_it_stops_with_success(name, kind):
     exact = tercet.minimize(target(name, kind), problem.start, method=tercet.STM(sizes=tercet.Full()))
     assert np.array_equal(exact.x, problem.start)
     assert exact.nit == 0
+
+
+def test_ten_valleys_seen_through_noise_are_all_gone_down_though_rounding_moves_them_first():
+    """f = u^2 + v^3 + v^4 over ten pairs, started at 0: steps of 1e-17 are no span to measure a slope by."""
+    pairs, tilt = 10, np.random.default_rng(0).standard_normal((2000, 20))
+    tilt -= tilt.mean(axis=0)
+
+    def loss(x: Any, a: Any) -> Any:
+        u, v = x[:pairs], x[pairs:]
+        return (u**2 + v**3 + v**4).sum() + 0.3 * (a * x).sum()
+
+    result = tercet.minimize(tercet.FiniteSum(loss, tilt), np.zeros(20), method=tercet.SCR())
+    assert result.status is Status.CERTIFIED
+    assert result.fun == pytest.approx(-27 / 256 * pairs, abs=1e-10)

@@ -49,7 +49,11 @@ class Model:
 
     def look_at_few(self, v: Any, e: Any) -> Any:
         """The same of a vector of parameters, in few operations: for few curves their number is what takes time."""
-        xp, of = self.jax.numpy, lambda q: self.residual(tuple(q), *e)
+        xp = self.jax.numpy
+
+        def of(q: Any) -> Any:
+            return self.residual(tuple(q), *e)
+
         r, J = of(v), self.jax.jacfwd(of)(v)
         i, j = zip(*lower(self.d), strict=True)
         return xp.concatenate([0.5 * (r @ r)[None], r @ J, (J.T @ J)[xp.array(i), xp.array(j)]])
