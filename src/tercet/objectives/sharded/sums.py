@@ -240,11 +240,12 @@ class LinearRecipe:
 
 def remembered(token: str, make: Callable[[], T]) -> T:
     """What this process made for a recipe, once."""
-    if token not in MADE:
+    made: T | None = MADE.get(token)
+    if made is None:
+        made = make()
         while len(MADE) >= KEPT:
             MADE.pop(next(iter(MADE)), None)
-        MADE[token] = make()
-    made: T = MADE[token]
+        MADE[token] = made
     return made
 
 
