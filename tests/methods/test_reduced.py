@@ -95,6 +95,16 @@ def test_anchors_are_counted_and_only_renewed_where_the_rule_says():
     assert often.counts.gradient >= 1200 + 2 * 60  # the first anchor, and a sample at two points
 
 
+def test_there_is_no_anchor_before_plain_samples_tell_too_little():
+    plain, none, one = (
+        tercet.minimize(PROBLEM, START, method=tercet.STM(**PAPER, policy=policy), max_iterations=1)
+        for policy in (None, Reduced(2.0), Reduced(0.01))
+    )
+    assert none.x.tobytes() == plain.x.tobytes()
+    assert none.counts.gradient == plain.counts.gradient
+    assert one.counts.gradient >= plain.counts.gradient + 1200
+
+
 def test_samples_that_grow_to_all_terms_are_those_of_the_rule():
     result = tercet.minimize(PROBLEM, START, method=tercet.STM(Growing(0.2, 3.0), policy=Reduced()))
     assert result.success
@@ -134,7 +144,7 @@ def test_settings_are_checked(settings):
 def test_a_checkpoint_with_another_anchor_is_refused(change, tmp_path, monkeypatch):
     path, whole = tmp_path / "run.ckpt", Anchor.arrays
     monkeypatch.setattr(Anchor, "arrays", lambda self: {**whole(self), **change})
-    method = tercet.STM(**PAPER, policy=Reduced(5.0))
+    method = tercet.STM(**PAPER, policy=Reduced(0.05))
     tercet.minimize(PROBLEM, START, method=method, max_iterations=3, checkpoint=path)
     with pytest.raises(tercet.CheckpointError, match="anchor"):
         tercet.resume(path, PROBLEM)

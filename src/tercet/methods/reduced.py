@@ -106,10 +106,11 @@ class Difference:
 class Reduced:
     """Variance reduction, `STM(sizes=Fixed(), policy=Reduced())`: independent samples at x and at an anchor.
 
-    The anchor is renewed at x, with the gradient over all terms, where the sampling error of g (two standard
-    deviations, from the groups of the differences) exceeds the fraction `anchor` of |g|, and after a rejection that
-    noise explains. `orders` says which derivatives are reduced: 1 always; 2 where B is formed and 3 where T is, which
-    takes them over all terms at each new anchor, and without which they are those of the sample.
+    Samples are plain ones until the sampling error of g (two standard deviations, from the gradients of groups) exceeds
+    the fraction `anchor` of |g|, or noise explains a rejection. Then the anchor is made at x, with the gradient over
+    all terms, and it is renewed where that holds of the differences. `orders` says which derivatives are reduced: 1
+    always; 2 where B is formed and 3 where T is, which takes them over all terms at each new anchor, and without which
+    they are those of the sample.
 
     A sampled B need not see every direction in which the reduced g has a slope. With 2 in `orders` hess f(a) is part of
     it; without, sigma holds the step, as f over all terms says: no step is accepted that raises it.
@@ -177,7 +178,7 @@ class Reduced:
         return PLAIN.grow(run, state, sizes)
 
     def expand(self, run: Run, parts: Parts, state: State) -> tuple[State, Expansion]:
-        """The differences over three draws, or a new anchor at x."""
+        """Three draws as long as they tell enough, then differences over them, or a new anchor at x."""
         point, sizes, replacement = state.point, state.sizes, parts.sizes.replacement
         if state.kept is not None or sizes.is_full(run.n) or not np.isfinite(point.value()):
             return PLAIN.expand(run, parts, state)
@@ -188,7 +189,12 @@ class Reduced:
             whole = rows is None and not replacement
             made.append(point if whole else view)
         state = replace(state, stream=stream)
-        if anchor is not None and not np.array_equal(anchor.x, point.x):
+        if anchor is None:
+            slope, B, T = (each if each is point else each.at(point.x) for each in made)
+            g = slope.gradient()
+            if not self.renews(state, g, slope.errors()):
+                return state, expansion(run, parts, state, g, slope, B, T, False)
+        elif not np.array_equal(anchor.x, point.x):
             slope, B, T = (each if each is point else self.difference(each, point.x, anchor) for each in made)
             g = slope.gradient()
             if slope is point or not self.renews(state, g, slope.errors()):
