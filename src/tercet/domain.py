@@ -58,6 +58,10 @@ class Domain(Protocol):
         """1 where x_j is on its lower bound, -1 on its upper one, else 0."""
         ...
 
+    def beside(self, x: Vector, h: Vector) -> Vector:
+        """Steps of about h along the axes, each to a side where there is room."""
+        ...
+
     def difference(self, of: Callable[[Vector], V], x: Vector, v: Vector, h: float) -> V:
         """The derivative of a function along v, from its values at points of the set that are about hv away."""
         ...
@@ -96,6 +100,10 @@ class Everywhere:
     def sides(self, x: Vector) -> Vector:
         """Nowhere."""
         return np.zeros(len(x))
+
+    def beside(self, x: Vector, h: Vector) -> Vector:
+        """h."""
+        return h
 
     def difference(self, of: Callable[[Vector], V], x: Vector, v: Vector, h: float) -> V:
         """The central one."""
@@ -156,6 +164,11 @@ class Box:
     def sides(self, x: Vector) -> Vector:
         """On which bound each x_j is; one that is held fast is on none."""
         return (x <= self.low) * 1.0 - (x >= self.high) * 1.0
+
+    def beside(self, x: Vector, h: Vector) -> Vector:
+        """h, or -h where there is more room behind, but not beyond a bound."""
+        ahead, behind = np.minimum(h, self.high - x), np.minimum(h, x - self.low)
+        return np.where(ahead >= behind, ahead, -behind)
 
     def difference(self, of: Callable[[Vector], V], x: Vector, v: Vector, h: float) -> V:
         """The central one where both points are in the box; else one-sided ones of second order, along the part of v

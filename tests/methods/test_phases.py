@@ -343,7 +343,7 @@ def test_after_a_way_down_the_model_begins_anew_within_three_times_its_length():
     assert (memory.control.sigma2, memory.control.sigma3) == (first.sigma2, first.sigma3)
     assert memory.control.radius == pytest.approx(3 * size, rel=1e-14)
     assert memory.length == pytest.approx(size, rel=1e-14)
-    assert (memory.stuck, memory.closer, memory.looked, memory.hopeless) == (0, 1.0, False, False)
+    assert (memory.stuck, memory.closer, memory.looked, memory.hopeless) == (0, 0.1, False, False), "as the stop said"
 
 
 def test_a_way_down_that_is_none_when_f_is_asked_again_is_hopeless():

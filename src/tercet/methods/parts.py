@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Protocol
 
 from tercet.control.curvature import Renewing
@@ -133,7 +134,7 @@ class Parts:
             subsolver = GaussNewton.suited(traits) if traits.residuals else Dense() if formed else wide
         needs = needs_of(subsolver, traits, rule)
         third = Purchase(
-            settings.worth if settings.order >= 3 else 0.0,
+            settings.worth if settings.order >= 3 and (traits.buys_third or settings.worth == inf) else 0.0,
             traits.forms_third or needs.linear,
             run.objective.reuses_hessian and rule.nested,
         )

@@ -242,4 +242,4 @@ class Leaving:
         memory = replace(state.memory, control=control, iteration=state.memory.iteration + 1)
         if not judged.accepted:  # f is not the same when it is asked again
             return replace(memory, hopeless=True), DESCENT
-        return replace(memory, reach=at.model.reach, length=size, stuck=0, closer=1.0, looked=False), DESCENT
+        return replace(memory, reach=at.model.reach, length=size, stuck=0, looked=False), DESCENT

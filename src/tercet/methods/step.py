@@ -44,7 +44,7 @@ def stand(run: Run, parts: Parts, sizes: Sizes, memory: Memory, origin: MeteredP
     """The state at x0 with samples of these sizes."""
     views = parts.policy.views(run, sizes)
     x = run.domain.start(run.x0, views.value.start)
-    point = parts.policy.look(views.value, x)
+    point = parts.policy.look(views.value, x, views.value.seed)
     if sampled:
         # To compare with at the end, or at once when the run is interrupted; what led to the value is let go of.
         origin = MeteredPoint(run.full, run.x0, known=Known(origin.value()))
@@ -80,7 +80,7 @@ def iterate(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
         if verdict.due:
             break
     if isinstance(verdict, End):
-        return replace(state, certificate=verdict.certificate), verdict.status
+        return replace(state, certificate=verdict.certificate, point=verdict.point or state.point), verdict.status
     sizes = state.sizes
     move, ask = state.phase.solve(at, ask)
     move, trial, after = parts.search.look(parts, state, at, move, ask)
@@ -117,7 +117,7 @@ def retreat(run: Run, parts: Parts, state: State) -> State | None:
     x, view = state.x, state.views.value
     toward = [run.x0 + 0.5**k * (x - run.x0) for k in range(1, HALVINGS + 1)]
     for back in [] if state.before is None else [state.before, *toward]:
-        point = parts.policy.look(view, back)
+        point = parts.policy.look(view, back, view.seed)
         if isfinite(point.value()) and np.isfinite(point.gradient()).all():
             away = parts.units.frame(state.memory.reach, run.scales).coordinates(x - back)
             control = replace(state.memory.control, radius=0.1 * length(away))

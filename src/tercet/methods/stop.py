@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from tercet.methods.phases import DESCENT, PATIENCE, Leaving
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, State
 from tercet.objectives.base import NotFiniteError
-from tercet.objectives.metered import exact
+from tercet.objectives.metered import MeteredPoint, exact
 from tercet.records import Certificate, Status, Step, Vector
 from tercet.subsolvers.base import Ask
 from tercet.vectors import length
@@ -33,6 +34,7 @@ class End:
 
     status: Status
     certificate: Certificate | None = None
+    point: MeteredPoint | None = None  # the same x as the certificate saw it, owing nothing to others
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,27 +126,35 @@ def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State]
     Where x goes away and f is flat that way as far as it can be seen, there is no minimizer: FLAT.
     """
     memory, way = state.memory, Travelled(state.memory.reach, gained(state, at), away)
+    fresh = exact(at.slope)
     try:
-        certificate, down = certify_in(run.domain, exact(at.slope), run.n, run.tolerances, run.traits, run.seed, way)
+        certificate, down = certify_in(run.domain, fresh, run.n, run.tolerances, run.traits, run.seed, way)
     except NotFiniteError:  # there is no certificate here, and no better place to go to
         return End(Status.NOT_FINITE)
+    dear = at.B is at.slope and fresh is not at.slope  # B is made of what other points handed on
+    end = partial(End, certificate=certificate, point=fresh if at.point is at.slope else None)
     # Sampled phases do not look at the full objective, so where they led has to be compared with x0 once.
     if certificate.holds and state.sampled and state.origin.value() < at.f:
         return Turn(restart())
     if certificate.holds:
-        return End(Status.CERTIFIED, certificate)
+        return end(Status.CERTIFIED)
     if down is not None:
         wide = replace(at, model=replace(at.model, frame=at.model.frame.whole))  # it may leave a bound
-        return Turn(replace(state, phase=Leaving(down), certificate=certificate, kept=wide))
+        later = replace(memory, closer=1.0)
+        if dear:  # the next B is made of what was paid here, and the next certificate is asked for later
+            wide, later = replace(wide, B=fresh), replace(memory, closer=max(CLOSER * memory.closer, CLOSEST))
+        return Turn(replace(state, phase=Leaving(down), certificate=certificate, kept=wide, memory=later))
     if certificate.ray is not None and (away or certificate.converged or memory.stuck >= PATIENCE):
-        return End(Status.FLAT, certificate)
+        return end(Status.FLAT)
     if memory.stuck >= PATIENCE:
-        return End(Status.UNBOUNDED if steeper(state, at) else Status.ROUNDING, certificate)
+        return end(Status.UNBOUNDED if steeper(state, at) else Status.ROUNDING)
     if certificate.converged or memory.closer < CLOSEST:
-        return End(Status.NOT_CERTIFIED, certificate)
+        return end(Status.NOT_CERTIFIED)
     closer = memory.closer if away else CLOSER * memory.closer
     rounding, looked = np.fmax(memory.rounding, certificate.rounding_f), away or memory.looked
     later = replace(memory, closer=closer, looked=looked, rounding=rounding)
+    if dear:  # another step can be made of what the certificate paid for
+        return Turn(replace(state, memory=later, point=fresh, kept=None))
     return Turn(replace(state, memory=later, kept=at), due=True)
 
 

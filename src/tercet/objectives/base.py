@@ -101,6 +101,7 @@ class Traits:
     forms_third: bool = False  # the d x d x d third derivative is worth forming
     images: bool = False  # its points know f over the span of a few directions
     residuals: bool = False  # its points know a root of their Gauss-Newton matrix (`Linear`)
+    buys_third: bool = True  # third derivatives are worth asking for on the way, not for the certificate alone
     provenance: str = "derivatives as given"  # how they are computed, in words, for the certificate
     epsilon: float = float(np.finfo(float).eps)  # of the precision in which f is computed
     blur: float = 0.0  # beside its diagonal, how wrong a Hessian may be that is made of differences

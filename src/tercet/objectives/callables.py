@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,12 +11,13 @@ import numpy as np
 from tercet.checks import plain_array
 from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Priced, Traits, tensor_from_products
-from tercet.once import once
+from tercet.objectives.differences import EPS, Differences, leads
+from tercet.objectives.secant import Secant, Seed, diagonal, recalled
+from tercet.once import known, once
 from tercet.records import Matrix, Rows, Tensor, Vector
 
 FORMED_THIRD = 64  # up to this many variables the whole third derivative of a plain function is formed
 DENSE_LIMIT = 1000
-EPS = float(np.finfo(float).eps)
 SYMMETRIC = {"hess": 1e-3, "third": 1e-2}  # how far entries that are equal may differ, over the largest entry
 KINDS = {"gradient": ("grad",), "Hessian": ("hess", "hvp"), "third derivative": ("third", "tvp")}
 
@@ -40,7 +40,9 @@ class CallObjective:
         made = [kind for kind, names in KINDS.items() if not self.has(*names)]
         return Traits(
             dense=self.d <= DENSE_LIMIT and not (self.has("hvp") and self.d > FORMED_THIRD),
-            forms_third=self.has("third") or self.d <= FORMED_THIRD // 4,
+            forms_third=self.has("third") or (not self.secants and self.d <= FORMED_THIRD // 4),
+            buys_third=not self.secants or self.has("third", "tvp"),
+            blur=10.0 * EPS ** (2 / 3 if self.has("grad") else 1 / 2) if self.secants else 0.0,
             provenance="derivatives as given"
             + (f"; {', '.join(made)} by differences, good to fewer digits" if made else ""),
         )
@@ -57,9 +59,22 @@ class CallObjective:
         """There is one term."""
         return self
 
-    def at(self, x: Vector, carry: None = None) -> CallPoint:
+    @property
+    def secants(self) -> bool:
+        """Whether B is made of gradients, save for certificates."""
+        return self.d <= DENSE_LIMIT and not self.has("hess", "hvp")
+
+    def seed(self) -> Seed | None:
+        """For the first point of a run."""
+        return Seed() if self.secants else None
+
+    def recall(self, arrays: dict[str, Any]) -> Seed | Secant:
+        """The carry that gave these arrays."""
+        return recalled(arrays)
+
+    def at(self, x: Vector, carry: Seed | Secant | None = None) -> CallPoint:
         """The function at x."""
-        return CallPoint(self, x)
+        return CallPoint(self, x, carry)
 
     def has(self, *names: str) -> bool:
         """Whether the user gave one of these derivatives."""
@@ -103,40 +118,113 @@ def check_symmetry(name: str, D: Matrix | Tensor) -> None:
 class CallPoint:
     """A function with callables at one x. An answer counts one of its order, and what differences took beside it."""
 
-    def __init__(self, objective: CallObjective, x: Vector):
-        self.objective, self.x = objective, x
+    def __init__(self, objective: CallObjective, x: Vector, given: Seed | Secant | None = None):
+        self.objective, self.x, self.given = objective, x, given
         self.differences = Differences(objective)
+        self.bend: Vector | None = None  # of f along the axes, where the gradient was made of values
 
     def value(self) -> float:
         """f(x)."""
-        return self.objective.ask("fun", self.x, shape=())
+        return self.f
+
+    @once
+    def f(self) -> float:
+        """f(x), asked for once."""
+        return float(self.objective.ask("fun", self.x, shape=()))
+
+    @once
+    def g(self) -> Vector:
+        """grad f(x): by forward differences where what was given tells that they are good enough."""
+        o, given, make = self.objective, self.given, self.differences
+        if o.has("grad"):
+            return make.gradient(self.x)
+        if self.leads:
+            assert isinstance(given, Secant)
+            return make.forward(self.x, self.f, np.diag(given.B))
+        if isinstance(given, Seed) and not o.domain.bounded:
+            g, self.bend = make.bends(self.x, self.f)
+            return g
+        return make.gradient(self.x)
+
+    def know(self, value: float | None, gradient: Vector | None) -> None:
+        """f(x) and its gradient, where they were paid for already."""
+        for name, answer in (("f", value), ("g", gradient)):
+            if answer is not None:
+                setattr(self, name, answer)
+
+    @once
+    def leads(self) -> bool:
+        """Whether the gradient is one of forward differences."""
+        given, o = self.given, self.objective
+        return isinstance(given, Secant) and not o.has("grad") and leads(self.x, given.f, given.g, np.diag(given.B))
 
     def gradient(self) -> Priced[Vector]:
         """grad f(x)."""
-        return self.differences.priced(self.differences.gradient(self.x), "gradient")
+        return self.differences.priced(self.g.copy(), "gradient")
+
+    @property
+    def inexact(self) -> int:
+        """The gradient where it is one of forward differences, else B where that is one of secants."""
+        return 4 if self.given is None else 1 if self.leads else 2
+
+    @property
+    def carry(self) -> Seed | Secant | None:
+        """B for a point nearby, where it is known or costs nothing."""
+        if not self.objective.secants:
+            return None
+        if known(self, "f") and known(self, "g") and (isinstance(self.given, Secant) or known(self, "B")):
+            return Secant(self.x, self.f, self.g, self.B)
+        return self.given or Seed()
+
+    @once
+    def B(self) -> Matrix:
+        """hess f(x): of secants where something was given, else as the user has it, or by differences."""
+        d, o, given = self.objective.d, self.objective, self.given
+        if isinstance(given, Secant):
+            return given.hessian(self.x, self.g)
+        if given is not None:
+            return self.begun()
+        B = o.ask("hess", self.x, shape=(d, d)) if o.has("hess") else self.formed()
+        return 0.5 * (B + B.T)
+
+    def formed(self) -> Matrix:
+        """hess f(x) by differences, exact as far as these go."""
+        o, make = self.objective, self.differences
+        return make.products(self.x) if o.has("grad", "hvp") else make.hessian(self.x, self.paid("f"))
+
+    def paid(self, name: str) -> Any:
+        """f or grad f(x), counted where nobody has asked for it before."""
+        if not known(self, name) and (name == "f" or self.objective.has("grad")):
+            self.differences.made["value" if name == "f" else "gradient"] += 1
+        return getattr(self, name)
+
+    def begun(self) -> Matrix:
+        """B at the start of a run: from the values that made the gradient, or as strong as f bends along the gradient,
+        which takes another one."""
+        g, o = self.g, self.objective
+        if self.bend is not None:
+            return diagonal(self.bend)
+        s = -g * (EPS ** (1 / 3) * max(1.0, float(np.linalg.norm(self.x))) / max(float(np.linalg.norm(g)), 1e-300))
+        s = o.domain.project(self.x + s) - self.x
+        if not np.any(s):
+            return np.eye(o.d)
+        gradient = self.differences.gradient
+        y = (self.differences.counted("gradient", gradient) if o.has("grad") else gradient)(self.x + s) - g
+        return diagonal(np.full(o.d, float(np.linalg.norm(y)) / float(np.linalg.norm(s))))
 
     def product(self, order: int, *vectors: Vector) -> Priced[Vector]:
         """hess f(x) v or third f(x)[u, v]."""
         if order == 3:
             return self.differences.priced(self.third(*vectors), "third")
         (v,) = vectors
-        Bv = self.formed @ v if self.objective.has("hess") else self.differences.product(self.x, v)
+        if self.given is not None:
+            return self.differences.priced(self.B @ v, "hessian", 0)
+        Bv = self.B @ v if self.objective.has("hess") else self.differences.product(self.x, v)
         return self.differences.priced(Bv, "hessian")
 
-    @once
-    def formed(self) -> Matrix:
-        """hess f(x) as given, from products, or by differences."""
-        d, o = self.objective.d, self.objective
-        if o.has("hess"):
-            B = o.ask("hess", self.x, shape=(d, d))
-        else:
-            B = np.stack([self.differences.product(self.x, e) for e in np.eye(d)])
-            self.differences.made["hessian"] += d - 1 if o.has("hvp") else 0  # one of d products is counted already
-        return 0.5 * (B + B.T)
-
     def hessian(self) -> Priced[Matrix]:
-        """hess f(x)."""
-        return self.differences.priced(self.formed.copy(), "hessian")
+        """hess f(x); one of secants evaluates nothing."""
+        return self.differences.priced(self.B.copy(), "hessian", 1 if self.given is None else 0)
 
     @once
     def tensor(self) -> Tensor:
@@ -148,81 +236,38 @@ class CallPoint:
         o = self.objective
         if o.has("tvp"):
             return o.ask("tvp", self.x, u, v, shape=(o.d,))
-        return (self.tensor @ v) @ u if o.has("third") else self.differences.third(self.x, u, v)
+        if o.has("third"):
+            return (self.tensor @ v) @ u
+        return self.square(u) if np.array_equal(u, v) else self.differences.third(self.x, u, v)
+
+    def square(self, u: Vector) -> Vector:
+        """third f(x)[u, u] by differences."""
+        return self.differences.square(self.x, self.paid("g"), u)
+
+    def polarized(self) -> Callable[[Vector, Vector], Vector]:
+        """third f(x)[u, v] for many u and v: by T[u + v, u + v] = T[u, u] + 2 T[u, v] + T[v, v] where T is made of
+        gradients."""
+        if self.objective.has("hess", "hvp", "tvp"):
+            return self.third
+        squares: dict[bytes, Vector] = {}
+
+        def square(u: Vector) -> Vector:
+            if u.tobytes() not in squares:
+                squares[u.tobytes()] = self.square(u)
+            return squares[u.tobytes()]
+
+        def product(u: Vector, v: Vector) -> Vector:
+            return square(u) if np.array_equal(u, v) else 0.5 * (self.square(u + v) - square(u) - square(v))
+
+        return product
 
     def third_tensor(self, V: Matrix) -> Priced[Tensor]:
         """third f(x) over the columns of V."""
         o, k = self.objective, V.shape[1]
+        by_hessians = o.has("hess") and not o.has("tvp")
         if o.has("third"):
             T = np.einsum("abc,ai,bj,ck->ijk", self.tensor, V, V, V, optimize=True)
         else:
-            by_hessians = o.has("hess") and not o.has("tvp")
-            T = self.differences.tensor(self.x, V) if by_hessians else tensor_from_products(self.third, V)
+            T = self.differences.tensor(self.x, V) if by_hessians else tensor_from_products(self.polarized(), V)
             T = (T + T.transpose(1, 2, 0) + T.transpose(2, 0, 1)) / 3  # differences are symmetric only in part
         return self.differences.priced(T, "third", k * (k + 1) // 2)
-
-
-class Differences:
-    """Derivatives by central differences of those that the user gave, at any x, and how many calls they took."""
-
-    def __init__(self, objective: CallObjective):
-        self.objective, self.made = objective, Counter[str]()
-
-    def priced(self, result: Any, order: str, count: int = 1) -> Any:
-        """A result that counts so many of its order, and what was made since the last one."""
-        spent = self.made + Counter({order: count})
-        self.made = Counter()
-        return Priced(result, **spent)
-
-    def gradient(self, x: Vector) -> Vector:
-        """grad f: as given, or by differences of f."""
-        o = self.objective
-        if o.has("grad"):
-            return o.ask("grad", x, shape=(o.d,))
-        h = EPS ** (1 / 3) * np.maximum(1.0, np.abs(x))
-        f = self.counted("value", lambda z: o.ask("fun", z, shape=()))
-        return np.array([o.domain.difference(f, x, e, float(t)) for e, t in zip(np.eye(o.d), h, strict=True)])
-
-    def counted(self, order: str, of: Callable[[Vector], Any]) -> Callable[[Vector], Any]:
-        """A function whose calls count."""
-
-        def call(z: Vector) -> Any:
-            self.made[order] += 1
-            return of(z)
-
-        return call
-
-    def product(self, x: Vector, v: Vector) -> Vector:
-        """hess f v: as given, or by differences of the gradient (of f, where that is all there is)."""
-        o = self.objective
-        if o.has("hvp"):
-            return o.ask("hvp", x, v, shape=(o.d,))
-        if o.has("hess"):
-            self.made["hessian"] += 1
-            return o.ask("hess", x, shape=(o.d, o.d)) @ v
-        length = float(np.linalg.norm(v))
-        if length == 0.0:
-            return np.zeros(o.d)
-        # A gradient that is itself a difference carries an error near EPS^(2/3), so the step is the wider one.
-        h = (EPS ** (1 / 3) if o.has("grad") else EPS ** (1 / 5)) * max(1.0, float(np.linalg.norm(x))) / length
-        gradient = self.counted("gradient", self.gradient) if o.has("grad") else self.gradient
-        return o.domain.difference(gradient, x, v, h)
-
-    def third(self, x: Vector, u: Vector, v: Vector) -> Vector:
-        """third f[u, v]: the difference of Hessian products along u."""
-        o, length = self.objective, float(np.linalg.norm(u))
-        if length == 0.0:
-            return np.zeros(o.d)
-        h = (EPS ** (1 / 3) if o.has("hess", "hvp") else EPS ** (1 / 5)) * max(1.0, float(np.linalg.norm(x))) / length
-
-        def product(z: Vector) -> Vector:
-            return self.product(z, v)
-
-        return o.domain.difference(self.counted("hessian", product) if o.has("hvp") else product, x, u, h)
-
-    def tensor(self, x: Vector, V: Matrix) -> Tensor:
-        """third f over the columns of V by differences of Hessians, two for each; products would take two a pair."""
-        o, h = self.objective, EPS ** (1 / 3) * max(1.0, float(np.linalg.norm(x)))
-        hessian = self.counted("hessian", lambda z: o.ask("hess", z, shape=(o.d, o.d)))
-        T = np.stack([V.T @ o.domain.difference(hessian, x, v, h) @ V for v in V.T])
-        return (T + T.transpose(0, 2, 1)) / 2

@@ -164,6 +164,15 @@ class Carries(Protocol):
         ...
 
 
+class Knows(Protocol):
+    """A point that makes more of f and its gradient than to answer with them."""
+
+    def know(self, value: float | None, gradient: Vector | None) -> None:
+        """What was paid for at this x already, by a run that goes on or for the point that owes to others; None is not
+        known. Default: they are asked for again."""
+        ...
+
+
 # of views and objectives --------------------------------------------------------------------------------------------
 
 
@@ -172,6 +181,14 @@ class Recalls(Protocol):
 
     def recall(self, arrays: dict[str, Any]) -> Carry:
         """The carry that gave these arrays."""
+        ...
+
+
+class Seeds(Protocol):
+    """A view whose points are exact where nothing was handed to them, and dear; a run begins with less."""
+
+    def seed(self) -> Carry | None:
+        """What the first point of a run is given. Default: None."""
         ...
 
 
@@ -247,6 +264,7 @@ class Abilities:
     linear: Callable[[Any, bool], Any] | None
     rest: Callable[[Any], Any] | None
     curve: Callable[[Any, Vector], Any] | None
+    know: Callable[[Any, float | None, Vector | None], None] | None
     grouped: bool
     carries: bool
 

@@ -270,6 +270,8 @@ def engine_of(point: MeteredPoint) -> Any:
     """The engine's own point, made when it is first asked for."""
     if point.made is None:
         point.made = point.view.engine.at(point.x, point.given.engine)
+        if point.able.know is not None:
+            point.able.know(point.made, point.known.value, point.known.gradient)
     return point.made
 
 
@@ -349,6 +351,12 @@ class MeteredView:
         """A start that is no worse for these terms."""
         better = getattr(self.engine, "start", None)
         return x if better is None else self.at(x).ask("value", lambda point: better(x), price=0)
+
+    @property
+    def seed(self) -> Carry:
+        """What the first point of a run is given."""
+        own = getattr(self.engine, "seed", None)
+        return NOTHING if own is None else Carry(None, own())
 
     def grouped(self, point: Any, x: Vector, rows: Rows) -> Any:
         """The gradient over a sample, and its errors, from the gradients over groups to which the terms are dealt."""
