@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tercet
 from tercet.objectives.callables import DENSE_LIMIT, FORMED_THIRD, CallObjective
 from tercet.objectives.functions import Function, JaxObjective
 from tercet.objectives.metered import Meter, Metered
@@ -106,3 +107,34 @@ def test_the_users_choice_of_precision_for_jax_is_left_alone():
     before = jax.config.jax_enable_x64
     Function(traceable).bind(X0).objective.at(X0).hessian()
     assert jax.config.jax_enable_x64 == before
+
+
+def shifted(x, a, b):
+    return float((x[0] - a) ** 2 + (x[1] - b) ** 2)
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["NumPy", "JAX"])
+def test_args_are_what_a_function_is_called_with_beside_x(plain):
+    def traced(x, a, b):
+        return (x[0] - a) ** 2 + (x[1] - b) ** 2
+
+    fun = shifted if plain else traced
+    result = tercet.minimize(fun, np.zeros(2), args=(3.0, -4.0))
+    assert result.success
+    np.testing.assert_allclose(result.x, [3.0, -4.0], rtol=1e-7)
+    assert tercet.certify(fun, result.x, args=(3.0, -4.0)).holds
+    one = tercet.minimize(lambda x, a: float((x[0] - a) ** 2), np.zeros(1), args=2.0, grad=lambda x, a: 2 * (x - a))
+    np.testing.assert_allclose(one.x, [2.0], rtol=1e-7)
+
+
+def test_a_run_goes_on_with_the_args_that_it_began_with_and_no_others(tmp_path):
+    path = tmp_path / "run"
+    tercet.minimize(shifted, np.zeros(2), args=(3.0, -4.0), checkpoint=path, max_iterations=1)
+    with pytest.raises(ValueError, match="args"):
+        tercet.resume(path, shifted, args=(3.0, 4.0))
+    assert tercet.resume(path, shifted, args=(3.0, -4.0), max_iterations=100).success
+
+
+def test_args_of_a_problem_that_takes_none_are_refused():
+    with pytest.raises(ValueError, match=r"minimize\(args="):
+        tercet.minimize(tercet.LinearModel(np.eye(3), np.ones(3), "squares"), args=(1.0,))

@@ -35,6 +35,7 @@ def certify(
     order: int | None = None,
     bounds: Any = None,
     seed: int = 0,
+    args: Any = (),
     **derivatives: Callable[..., Any],
 ) -> Certificate:
     """The certificate of a point from anywhere: of SciPy, of EM, of a table in a paper.
@@ -42,13 +43,13 @@ def certify(
         chi_1 = |grad f(x)|,  chi_2 = max(0, -lambda_min(hess f(x))),  chi_3 over the near-kernel,
 
     how many digits of x are right, and which of its combinations are not identified. `problem`, `tol`, `order`,
-    `bounds` and the derivatives are those of `minimize`; an x_j is on a bound where it equals it. Where x is no
+    `bounds`, `args` and the derivatives are those of `minimize`; an x_j is on a bound where it equals it. Where x is no
     minimizer, `way_down` is a step to a lower point, and `minimize(problem, x)` goes on from there. Nothing is known of
     how x was reached, so an x_j that is 0 is measured against what the others tell of the units.
     """
     check_budgets(tol=tol)
     check_choices(None, order, seed, None)
-    bound, domain, outside = bind_within("certify", as_problem(problem, derivatives), x, bounds)
+    bound, domain, outside = bind_within("certify", as_problem(problem, derivatives, args), x, bounds)
     if outside:
         raise ValueError(f"certify(x=...): x is outside its bounds; give a point inside.{outside}")
     meter = Meter(bound.objective.n)

@@ -76,6 +76,7 @@ def minimize(
     hvp: Callable[..., Any] | None = None,
     third: Callable[..., Any] | None = None,
     tvp: Callable[..., Any] | None = None,
+    args: Any = (),
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 1,
     check_derivatives: bool = False,
@@ -85,8 +86,8 @@ def minimize(
     This default does not depend on the units of f and of x. A `tol` asks instead that chi_i(x) <= eps_i for i = 1 ...
     order, eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3), as the paper has it; a `Tolerances` says each of them.
     `problem` is a LinearModel, a FiniteSum, Residuals, an objective of your own, or a plain function of x0's structure:
-    JAX differentiates it where it can be traced, or derivatives are given in NumPy, `grad(x)`, `hess(x)` or
-    `hvp(x, v)`, `third(x)` or `tvp(x, u, v)` = T[u, v]; what is left out is made of differences.
+    JAX differentiates it where it can be traced, or derivatives are given in NumPy, `grad(x)`, `hess(x)`, `hvp(x, v)`,
+    `third(x)` or `tvp(x, u, v)` = T[u, v], all followed by `args`; what is left out is made of differences.
     `bounds` are a pair (low, high) for each entry of x, None or inf for no bound, or a `scipy.optimize.Bounds`; f is
     never asked beyond them, and an x0 outside is moved inside. `method` is an STM (the default), SCR or SGD, or for a
     convex sum an AcceleratedTensor or AcceleratedCubic; `order`, 1, 2 or 3, is how much the certificate asks.
@@ -98,7 +99,7 @@ def minimize(
     check_budgets(tol=tol, max_iterations=max_iterations, max_seconds=max_seconds, max_epochs=max_epochs)
     check_choices(method, order, seed, callback, check_derivatives)
     check_checkpoint(checkpoint, checkpoint_every)
-    target = as_problem(problem, given(grad=grad, hess=hess, hvp=hvp, third=third, tvp=tvp))
+    target = as_problem(problem, given(grad=grad, hess=hess, hvp=hvp, third=third, tvp=tvp), args)
     bound, domain, note = bind_within("minimize", target, x0, bounds)
     if check_derivatives:
         verify(bound, seed, domain)
@@ -219,18 +220,19 @@ def resume(
     max_seconds: float | None = None,
     max_epochs: float | None = None,
     callback: Callable[[Info], Any] | None = None,
+    args: Any = (),
     **derivatives: Callable[..., Any],
 ) -> Result:
     """Continue the run of a checkpoint on the same problem; iterates, samples, counts and trace are those of one run.
 
-    `problem` (for a plain function also its `grad`, `hess`, ...) must be that of the checkpoint: another one is refused
+    `problem` (for a plain function also its `args`, `grad`, ...) must be that of the checkpoint: another one is refused
     with the difference named. The method is rebuilt from the checkpoint; where it used parts that are not tercet's own,
     pass `method` again. Budgets that are given replace the old ones. The file is written on as the run goes on.
     """
     check_budgets(tol=1.0, max_iterations=max_iterations, max_seconds=max_seconds, max_epochs=max_epochs)
     check_choices(method, None, 0, callback)
     past = read(path)
-    target = as_problem(problem, derivatives)
+    target = as_problem(problem, derivatives, args)
     changed = differences(past.fingerprint, target.fingerprint())
     if changed:
         raise CheckpointError(f"resume({str(path)!r}): the checkpoint is of another problem: {'; '.join(changed)}.")
@@ -270,22 +272,22 @@ def settings_again(saved: dict[str, Any], method: Method, d: int) -> dict[str, A
     return settings
 
 
-def as_problem(problem: Any, derivatives: dict[str, Callable[..., Any]]) -> Problem:
+def as_problem(problem: Any, derivatives: dict[str, Callable[..., Any]], args: Any = ()) -> Problem:
     """A problem that can be bound to x0, from whatever the user gave."""
     if isinstance(problem, type):
         raise ValueError(
             f"minimize(problem={problem.__name__}): pass an object, {problem.__name__}(...), not the class."
         )
     if hasattr(problem, "bind") or hasattr(problem, "over"):
-        if derivatives:
+        if derivatives or not (isinstance(args, tuple) and not args):
+            name = next(iter(derivatives), "args")
             raise ValueError(
-                f"minimize({next(iter(derivatives))}=...): derivatives go with a plain function; "
-                "this problem has its own."
+                f"minimize({name}=...): derivatives and args go with a plain function; this problem has its own."
             )
         return problem if hasattr(problem, "bind") else OwnObjective(problem)
     if not callable(problem):
         raise ValueError(f"minimize(problem={problem!r}): give a LinearModel, a FiniteSum or a function of x.")
-    return Function(problem, **derivatives)
+    return Function(problem, args, **derivatives)
 
 
 def check_budgets(**budgets: Any) -> None:

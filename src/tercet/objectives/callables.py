@@ -121,6 +121,7 @@ class CallPoint:
     def __init__(self, objective: CallObjective, x: Vector, given: Seed | Secant | None = None):
         self.objective, self.x, self.given = objective, x, given
         self.differences = Differences(objective)
+        self.tensor: Tensor | None = None  # as the user gave it
         self.bend: Vector | None = None  # of f along the axes, where the gradient was made of values
 
     def value(self) -> float:
@@ -183,7 +184,7 @@ class CallPoint:
         if isinstance(given, Secant):
             return given.hessian(self.x, self.g)
         if given is not None:
-            return self.begun()
+            return begun(self)
         B = o.ask("hess", self.x, shape=(d, d)) if o.has("hess") else self.formed()
         return 0.5 * (B + B.T)
 
@@ -198,24 +199,10 @@ class CallPoint:
             self.differences.made["value" if name == "f" else "gradient"] += 1
         return getattr(self, name)
 
-    def begun(self) -> Matrix:
-        """B at the start of a run: from the values that made the gradient, or as strong as f bends along the gradient,
-        which takes another one."""
-        g, o = self.g, self.objective
-        if self.bend is not None:
-            return diagonal(self.bend)
-        s = -g * (EPS ** (1 / 3) * max(1.0, float(np.linalg.norm(self.x))) / max(float(np.linalg.norm(g)), 1e-300))
-        s = o.domain.project(self.x + s) - self.x
-        if not np.any(s):
-            return np.eye(o.d)
-        gradient = self.differences.gradient
-        y = (self.differences.counted("gradient", gradient) if o.has("grad") else gradient)(self.x + s) - g
-        return diagonal(np.full(o.d, float(np.linalg.norm(y)) / float(np.linalg.norm(s))))
-
     def product(self, order: int, *vectors: Vector) -> Priced[Vector]:
         """hess f(x) v or third f(x)[u, v]."""
         if order == 3:
-            return self.differences.priced(self.third(*vectors), "third")
+            return self.differences.priced(Third(self).along(*vectors), "third")
         (v,) = vectors
         if self.given is not None:
             return self.differences.priced(self.B @ v, "hessian", 0)
@@ -226,29 +213,61 @@ class CallPoint:
         """hess f(x); one of secants evaluates nothing."""
         return self.differences.priced(self.B.copy(), "hessian", 1 if self.given is None else 0)
 
-    @once
-    def tensor(self) -> Tensor:
-        """third f(x) as given."""
-        return self.objective.ask("third", self.x, shape=(self.objective.d,) * 3)
+    def third_tensor(self, V: Matrix) -> Priced[Tensor]:
+        """third f(x) over the columns of V."""
+        k = V.shape[1]
+        return self.differences.priced(Third(self).over(V), "third", k * (k + 1) // 2)
 
-    def third(self, u: Vector, v: Vector) -> Vector:
+
+def begun(point: CallPoint) -> Matrix:
+    """B at the start of a run: from the values that made the gradient, or as strong as f bends along the gradient,
+    which takes another one."""
+    g, o = point.g, point.objective
+    if point.bend is not None:
+        return diagonal(point.bend)
+    s = -g * (EPS ** (1 / 3) * max(1.0, float(np.linalg.norm(point.x))) / max(float(np.linalg.norm(g)), 1e-300))
+    s = o.domain.project(point.x + s) - point.x
+    if not np.any(s):
+        return np.eye(o.d)
+    gradient = point.differences.gradient
+    y = (point.differences.counted("gradient", gradient) if o.has("grad") else gradient)(point.x + s) - g
+    return diagonal(np.full(o.d, float(np.linalg.norm(y)) / float(np.linalg.norm(s))))
+
+
+@dataclass(frozen=True, eq=False)
+class Third:
+    """The third derivative at a point, as given or by differences."""
+
+    point: CallPoint
+
+    @property
+    def given(self) -> Tensor:
+        """third f(x) as the user has it, asked for once."""
+        point = self.point
+        if point.tensor is None:
+            point.tensor = point.objective.ask("third", point.x, shape=(point.objective.d,) * 3)
+        return point.tensor
+
+    def along(self, u: Vector, v: Vector) -> Vector:
         """third f(x)[u, v]: as given, or the difference of Hessian products along u."""
-        o = self.objective
+        o = self.point.objective
         if o.has("tvp"):
-            return o.ask("tvp", self.x, u, v, shape=(o.d,))
+            return o.ask("tvp", self.point.x, u, v, shape=(o.d,))
         if o.has("third"):
-            return (self.tensor @ v) @ u
-        return self.square(u) if np.array_equal(u, v) else self.differences.third(self.x, u, v)
+            return (self.given @ v) @ u
+        if np.array_equal(u, v) and not o.has("hess", "hvp"):
+            return self.square(u)
+        return self.point.differences.third(self.point.x, u, v)
 
     def square(self, u: Vector) -> Vector:
-        """third f(x)[u, u] by differences."""
-        return self.differences.square(self.x, self.paid("g"), u)
+        """third f(x)[u, u] by differences of gradients."""
+        return self.point.differences.square(self.point.x, self.point.paid("g"), u)
 
     def polarized(self) -> Callable[[Vector, Vector], Vector]:
         """third f(x)[u, v] for many u and v: by T[u + v, u + v] = T[u, u] + 2 T[u, v] + T[v, v] where T is made of
         gradients."""
-        if self.objective.has("hess", "hvp", "tvp"):
-            return self.third
+        if self.point.objective.has("hess", "hvp", "tvp"):
+            return self.along
         squares: dict[bytes, Vector] = {}
 
         def square(u: Vector) -> Vector:
@@ -261,13 +280,11 @@ class CallPoint:
 
         return product
 
-    def third_tensor(self, V: Matrix) -> Priced[Tensor]:
-        """third f(x) over the columns of V."""
-        o, k = self.objective, V.shape[1]
+    def over(self, V: Matrix) -> Tensor:
+        """third f(x)[v_i, v_j, v_k] over the columns of V."""
+        o = self.point.objective
         by_hessians = o.has("hess") and not o.has("tvp")
         if o.has("third"):
-            T = np.einsum("abc,ai,bj,ck->ijk", self.tensor, V, V, V, optimize=True)
-        else:
-            T = self.differences.tensor(self.x, V) if by_hessians else tensor_from_products(self.polarized(), V)
-            T = (T + T.transpose(1, 2, 0) + T.transpose(2, 0, 1)) / 3  # differences are symmetric only in part
-        return self.differences.priced(T, "third", k * (k + 1) // 2)
+            return np.asarray(np.einsum("abc,ai,bj,ck->ijk", self.given, V, V, V, optimize=True))
+        T = self.point.differences.tensor(self.point.x, V) if by_hessians else tensor_from_products(self.polarized(), V)
+        return (T + T.transpose(1, 2, 0) + T.transpose(2, 0, 1)) / 3  # differences are symmetric only in part

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tercet.objectives.base import Bound, Traits, as_start, name_of
+from tercet.objectives.base import Bound, Traits, as_start, digest, name_of
 from tercet.objectives.callables import DENSE_LIMIT, FORMED_THIRD, CallObjective
 from tercet.objectives.jaxtools import derivative_family, flatten, import_jax, precision
 from tercet.objectives.programs import compiled, traced
@@ -16,20 +16,26 @@ from tercet.records import Matrix, Rows, Tensor, Vector
 
 
 class Function:
-    """A plain function f(x), with the derivatives the user has; see `minimize`."""
+    """A plain function f(x, *args), with the derivatives the user has; see `minimize`."""
 
-    def __init__(self, fun: Callable[..., Any], **derivatives: Callable[..., Any]):
+    def __init__(self, fun: Callable[..., Any], args: Any = (), **derivatives: Callable[..., Any]):
         for name, call in derivatives.items():
             if not callable(call):
                 raise ValueError(f"minimize({name}={call!r}): {name} must be a function.")
         for first, second in (("hess", "hvp"), ("third", "tvp")):
             if first in derivatives and second in derivatives:
                 raise ValueError(f"minimize({first}=..., {second}=...): give one of the two, not both.")
+        self.args = args if isinstance(args, tuple) else (args,)
+        self.given = {"function": fun, **derivatives}
         self.fun, self.derivatives = fun, derivatives
+        if self.args:
+            self.fun = after(fun, self.args)
+            self.derivatives = {name: after(call, self.args) for name, call in derivatives.items()}
 
     def fingerprint(self) -> dict[str, str]:
-        """The names of the functions and digests of their code."""
-        return {name: name_of(call) for name, call in {"function": self.fun, **self.derivatives}.items()}
+        """The names of the functions and digests of their code, and one of what they are called with beside x."""
+        names = {name: name_of(call) for name, call in self.given.items()}
+        return names | ({"args": f"{self.args!r:.200} {digest(*map(as_array, self.args))}"} if self.args else {})
 
     def bind(self, x0: Any) -> Bound:
         """By JAX where the function can be traced and no derivative is given, else by calls and differences."""
@@ -75,6 +81,17 @@ class Function:
         key = None if program.text is None else ("function", program.text, str(dtype))
         family = compiled(key, lambda: derivative_family(jax, lambda x, consts: run(consts, x)))
         return Bound(JaxObjective(start.size, family, program.consts, dtype, jax), start, restore)
+
+
+def after(call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+    """A function whose last arguments are settled."""
+    return lambda *vectors: call(*vectors, *args)
+
+
+def as_array(value: Any) -> Any:
+    """What a digest is made of: an array of numbers, or of the characters of what it is called."""
+    array = np.asarray(value)
+    return array if array.dtype.kind in "biufc" else np.frombuffer(repr(value).encode(), dtype=np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
