@@ -58,6 +58,37 @@ def test_fit_predict_and_certify_agree_through_a_model_file(data, tmp_path, caps
     assert again["certificate"]["chi1"] == pytest.approx(fitted["certificate"]["chi1"], abs=1e-14)
 
 
+def test_probabilities_and_metrics_go_together_and_the_metrics_stay_out_of_a_pipe(data, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    assert call(capsys, "fit", data, "--l2", "1e-3", "--loss", "logistic", "--out", model)[0] == 0
+    code, out, err = call(capsys, "predict", model, data, "--proba", "--metrics")
+    assert code == 0
+    p, larger = np.array([float(line) for line in out.split()]), Y == 3.0
+    told = {name: float(value) for name, value in map(str.split, err.splitlines())}
+    assert told["accuracy"] == pytest.approx(np.mean((p > 0.5) == larger), rel=1e-5)
+    assert told["log_loss"] == pytest.approx(-np.mean(np.log(np.where(larger, p, 1 - p))), rel=1e-5)
+    both = json.loads(call(capsys, "predict", model, data, "--metrics", "--json")[1])
+    assert both["metrics"]["accuracy"] == pytest.approx(told["accuracy"], rel=1e-5)
+    other = tmp_path / "other.txt"
+    dump_svmlight_file(X, np.where(Y > 0, 7.0, -2.0), str(other), zero_based=False)
+    code, _, err = call(capsys, "predict", model, other, "--metrics")
+    assert code == 2
+    assert "label 7 is none of those of the model" in err
+
+
+def test_metrics_of_a_regression_are_its_errors(data, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    assert call(capsys, "fit", data, "--loss", "squares", "--l2", "1e-3", "--out", model)[0] == 0
+    _, out, err = call(capsys, "predict", model, data, "--metrics")
+    off = np.array([float(line) for line in out.split()]) - Y
+    told = {name: float(value) for name, value in map(str.split, err.splitlines())}
+    assert told["rmse"] == pytest.approx(np.sqrt(np.mean(off**2)), rel=1e-5)
+    assert told["mae"] == pytest.approx(np.mean(np.abs(off)), rel=1e-5)
+    code, _, err = call(capsys, "predict", model, data, "--proba")
+    assert code == 2
+    assert "squares" in err
+
+
 def test_a_regression_predicts_numbers(data, tmp_path, capsys):
     model = tmp_path / "model.npz"
     code, _, _ = call(capsys, "fit", data, "--loss", "cauchy", "--scale", "2", "--l2", "1e-3", "--out", model)
@@ -170,6 +201,8 @@ def test_every_method_can_be_asked_for(method, data, capsys):
 BAD = {
     "no file": (["fit", "nowhere.txt"], "nowhere.txt"),
     "bad data": (["fit", "BAD"], "bad.txt:2:"),
+    "a data set where a file is expected": (["fit", "a9a"], "name of a data set"),
+    "numbers where labels are expected": (["fit", "NUMBERS"], "--loss squares"),
     "bad penalty": (["fit", "DATA", "--l2", "-1"], "l2=-1"),
     "resume without a checkpoint": (["fit", "DATA", "--resume"], "--checkpoint"),
     "folder that is not there": (["fit", "DATA", "--out", "no/where/model.npz"], "folder"),
@@ -182,7 +215,9 @@ BAD = {
 def test_bad_input_is_one_line_and_exit_code_2(name, data, tmp_path, capsys):
     (tmp_path / "bad.txt").write_text("1 1:0.5\n-1 1:x\n")
     words, named = BAD[name]
-    words = [{"DATA": data, "BAD": str(tmp_path / "bad.txt")}.get(word, word) for word in words]
+    (tmp_path / "numbers.txt").write_text("1 1:0.5\n2 1:1\n3 1:2\n")
+    files = {"DATA": data, "BAD": str(tmp_path / "bad.txt"), "NUMBERS": str(tmp_path / "numbers.txt")}
+    words = [files.get(word, word) for word in words]
     code, out, err = call(capsys, *words)
     assert code == 2
     assert out == ""

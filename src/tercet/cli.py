@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tercet import __version__
-from tercet.cli_models import FORMAT, VERSION, header_of, load_model, load_point, model_on, read_data, save_model
+from tercet.cli_models import (
+    FORMAT,
+    VERSION,
+    header_of,
+    load_model,
+    load_point,
+    metrics_of,
+    model_on,
+    read_data,
+    save_model,
+)
 from tercet.cli_shard import add_shard, folder_model
 from tercet.cli_theory import add_theory
 from tercet.methods.certifying import certify
@@ -88,6 +98,8 @@ def parser() -> argparse.ArgumentParser:
     fit.set_defaults(command=command_fit)
 
     predict = commands.add_parser("predict", help="predictions of a model, one a line")
+    predict.add_argument("--proba", action="store_true", help="of a classifier: the probability of the larger label")
+    predict.add_argument("--metrics", action="store_true", help="also how good they are for the targets of the file")
     predict.set_defaults(command=command_predict)
     certified = commands.add_parser("certify", help="the certificate of a model, or of any coefficients, on given data")
     certified.add_argument("--order", type=int, choices=(1, 2, 3))
@@ -209,20 +221,31 @@ def run(options: argparse.Namespace, problem: Any) -> Result:
 
 
 def command_predict(options: argparse.Namespace) -> int:
-    """Labels for a classifier, expected targets for a regression."""
+    """Labels or probabilities for a classifier, expected targets for a regression."""
     header, x = load_model(options.model)
-    X, _, _ = read_data(options.file, header["n_features"], False)
+    labels = header["labels"]
+    if options.proba and labels is None:
+        loss = header["settings"]["loss"]
+        raise ValueError(f"{options.model}: --proba goes with a classifier; the loss of this model is {loss}.")
+    X, y, _ = read_data(options.file, header["n_features"], False)
     model = model_on(header, X, np.full(X.shape[0], 1.0))
     z = model.margins(X, x)
-    if header["labels"] is None:
-        predictions: list[Any] = (model.loss.mean(z) if hasattr(model.loss, "mean") else z).tolist()
+    mean = np.asarray(model.loss.mean(z) if hasattr(model.loss, "mean") else z)
+    if labels is None:
+        predictions: list[Any] = mean.tolist()
+    elif options.proba:
+        predictions = np.exp(-np.logaddexp(0.0, -z)).tolist()  # both losses model it by the logistic function
     else:
-        low, high = (float(label) for label, _ in sorted(header["labels"].items(), key=lambda item: item[1]))
+        low, high = (float(label) for label, _ in sorted(labels.items(), key=lambda item: item[1]))
         predictions = np.where(z > 0, high, low).tolist()
+    metrics = metrics_of(labels, options.file, y, z, mean) if options.metrics else None
     if options.json:
-        print(json.dumps({"predictions": predictions, "margins": z.tolist()}))
-    else:
-        print("\n".join(f"{value:.17g}" for value in predictions))
+        told = {} if metrics is None else {"metrics": metrics}
+        print(json.dumps({"predictions": predictions, "margins": z.tolist(), **told}))
+        return CERTIFIED
+    for name, value in (metrics or {}).items():
+        print(f"{name} {value:.6g}", file=sys.stderr)  # beside the predictions, which may go into a pipe
+    print("\n".join(f"{value:.17g}" for value in predictions))
     return CERTIFIED
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tercet.checks import regular_file
 from tercet.datasets import load_libsvm
+from tercet.datasets.catalogue import names
 from tercet.objectives.glm import NegativeBinomial, SmoothQuantile
 from tercet.objectives.linear import LinearModel
 from tercet.records import Vector
@@ -42,11 +43,35 @@ def load_point(options: argparse.Namespace) -> tuple[dict[str, Any], Vector]:
 
 def read_data(file: str, n_features: int | None, binary: bool) -> tuple[Any, Vector, dict[str, int] | None]:
     """X, y and the map of two labels to 0 and 1, where there is one."""
+    if not Path(file).exists() and file.split(":")[0] in names():
+        raise ValueError(
+            f"{file}: there is no such file; it is the name of a data set, which `tercet compare` and "
+            f"tercet.datasets.load({file!r}) take. Give the path of a file."
+        )
+    X, y = load_libsvm(file, n_features)
     if not binary:
-        X, y = load_libsvm(file, n_features)
         return X, y, None
-    X, y, labels = load_libsvm(file, n_features, binary_labels=True)
-    return X, y, {repr(float(label)): int(value) for label, value in labels.items()}
+    values = np.unique(y)
+    if len(values) != 2:
+        some = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
+        raise ValueError(
+            f"{file}: it has {len(values)} labels ({some}), but this --loss tells two classes apart; for numbers give "
+            "--loss squares, cauchy or another one of regression."
+        )
+    low, high = (float(value) for value in values)
+    return X, (y == high).astype(np.float64), {repr(low): 0, repr(high): 1}
+
+
+def metrics_of(labels: dict[str, int] | None, file: str, y: Vector, z: Vector, mean: Vector) -> dict[str, float]:
+    """How good the margins z are for the targets y of a file: accuracy and log-loss, or the errors of a regression."""
+    if labels is None:
+        off = mean - y
+        return {"rmse": float(np.sqrt(np.mean(off * off))), "mae": float(np.mean(np.abs(off)))}
+    unseen = [value for value in np.unique(y) if repr(float(value)) not in labels]
+    if unseen:
+        raise ValueError(f"{file}: the label {unseen[0]:g} is none of those of the model, {', '.join(labels)}.")
+    sign = np.where([labels[repr(float(value))] == 1 for value in y], 1.0, -1.0)
+    return {"accuracy": float(np.mean((z > 0) == (sign > 0))), "log_loss": float(np.mean(np.logaddexp(0.0, -sign * z)))}
 
 
 def model_on(header: dict[str, Any], X: Any, y: Vector) -> LinearModel:
