@@ -309,4 +309,4 @@ def test_a_value_in_an_array_of_one_entry_is_taken():
     point = (
         Function(lambda x: np.array([[x @ x]]), grad=lambda x: 2 * x).bind([1.0, 2.0]).objective.at(np.array([1.0, 2]))
     )
-    assert point.value() == 5.0
+    assert result_of(point.value()) == 5.0

@@ -124,9 +124,9 @@ class CallPoint:
         self.tensor: Tensor | None = None  # as the user gave it
         self.bend: Vector | None = None  # of f along the axes, where the gradient was made of values
 
-    def value(self) -> float:
+    def value(self) -> Priced[float]:
         """f(x)."""
-        return self.f
+        return Priced(self.f, value=0) if known(self, "f") else Priced(self.f, value=1)
 
     @once
     def f(self) -> float:
@@ -141,9 +141,9 @@ class CallPoint:
             return make.gradient(self.x)
         if self.leads:
             assert isinstance(given, Secant)
-            return make.forward(self.x, self.f, np.diag(given.B))
+            return make.forward(self.x, self.paid("f"), np.diag(given.B))
         if isinstance(given, Seed) and not o.domain.bounded:
-            g, self.bend = make.bends(self.x, self.f)
+            g, self.bend = make.bends(self.x, self.paid("f"))
             return g
         return make.gradient(self.x)
 
@@ -161,7 +161,8 @@ class CallPoint:
 
     def gradient(self) -> Priced[Vector]:
         """grad f(x)."""
-        return self.differences.priced(self.g.copy(), "gradient")
+        new = not known(self, "g")
+        return self.differences.priced(self.g.copy(), "gradient", int(new))
 
     @property
     def inexact(self) -> int:
