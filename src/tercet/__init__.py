@@ -1,7 +1,7 @@
 """Tercet: minimize non-convex finite sums with sub-sampled derivatives up to order three, and certify the point."""
 
 from tercet.control.sigma import PaperSigma, SignedEstimate, TrustRegion
-from tercet.critical.certify import Tolerances
+from tercet.critical.tolerances import Tolerances
 from tercet.datasets import load_libsvm
 from tercet.fitting import Fit, Fits, curve_fit, curve_fit_many, least_squares
 from tercet.frame import Euclidean, Natural

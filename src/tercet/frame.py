@@ -248,16 +248,20 @@ class Reach:
 def at_rest(frame: Frame, reach: Reach, bend: Vector, g: Vector, f: float) -> Frame:
     """The frame in which the x_j rest on which f does not depend as far as its rounding tells.
 
-    Over its span D_j, or the longest where it has come a small fraction of that only (an x_j that begins at 0 where f
-    is even tells none of its own), both the slope |g_j| D_j is within rounding of f and |B_jj| D_j^2 within that of the
-    others': a step along x_j would be one from rounding to rounding, as long as |g_j / B_jj| happens to be.
+    Over its span D_j both the slope |g_j| D_j is within rounding of f and |B_jj| D_j^2 within that of the others': a
+    step along x_j would be one from rounding to rounding, as long as |g_j / B_jj| happens to be. An x_j that began at 0
+    and hardly left it, where f is often even, tells no span: the longest of all is taken. One that began beside 0 tells
+    little; so what that step promises, g_j^2 / |B_jj|, or the slope over a small fraction of the longest span has to be
+    within rounding of f too.
     """
     D = np.maximum(reach.size, reach.moved)
     longest = float(np.max(D)) or 1.0
-    D = np.where(NEVER_LESS * longest < D, D, longest)
+    D = np.where((reach.size > reach.moved) | (NEVER_LESS * longest < D), D, longest)
+    least = np.maximum(D, FAINT * longest)
     with np.errstate(over="ignore", invalid="ignore"):
-        bends = np.abs(bend) * D * D
-        resting = (bends <= ROUNDED * len(g) * float(np.max(bends))) & (np.abs(g) * D <= ROUNDED * abs(f))
+        bends, rounded = np.abs(bend) * D * D, ROUNDED * abs(f)
+        resting = (bends <= ROUNDED * len(g) * float(np.max(bends))) & (np.abs(g) * D <= rounded)
+        resting &= (g * g <= rounded * np.abs(bend)) | (np.abs(g) * least <= rounded)
     return Scaled(frame.E, resting) if isinstance(frame, Scaled) and resting.any() else frame
 
 

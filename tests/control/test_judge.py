@@ -57,3 +57,10 @@ def test_a_rounding_of_f_that_was_seen_hides_up_to_four_times_as_much_and_never_
 @given(f=numbers, decrease=st.floats(1e-50, 1e50), after=numbers)
 def test_the_ratio_is_positive_exactly_where_f_falls(f, decrease, after):
     assert (judge(f, decrease, after).ratio > 0) == (f - after > 0)
+
+
+def test_a_rise_by_half_of_the_digits_of_f_is_no_rounding():
+    """f jumps where next to nothing was promised: the step is not taken for a smaller gradient."""
+    assert judge(0.25, 1e-15, 0.25 + 1e-9).rounding
+    assert not judge(0.25, 1e-15, 1.25).rounding
+    assert judge(0.25, 1e-15, 1.25, rounding=0.1).rounding

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tercet.critical.certify import Tolerances, certify
+from tercet.critical.certify import certify
+from tercet.critical.tolerances import Tolerances
 from tercet.objectives.base import Traits
 from tercet.objectives.functions import Function
 from tercet.objectives.linear import LinearModel

@@ -12,12 +12,12 @@ FIRST = 1e-7
 def sight(f, x, rounding=None, limit=np.inf):
     x = np.asarray(x, float)
     noise = EPS * abs(float(f(x))) if rounding is None else rounding
-    return Sight(lambda y: float(f(y)), x, float(f(x)), noise, np.abs(x), limit)
+    return Sight(lambda y: float(f(y)), x, float(f(x)), noise, np.where(x == 0.0, 1.0, np.abs(x)), limit)
 
 
 def look(f, x, v, correct=lambda y: np.zeros_like(y), **settings):
     doubts = [Doubt(np.asarray(v, float), 3, flat=True)]
-    return look_along(sight(f, x, **settings), doubts, FIRST, lambda v: 0.0, correct)
+    return look_along(sight(f, x, **settings), doubts, FIRST, lambda v: 0.0, lambda v: correct)
 
 
 @pytest.mark.parametrize("c", [0.0, 1.0, -1e6])
@@ -123,3 +123,52 @@ def test_directions_of_which_f_knows_nothing_are_told_as_a_basis():
     assert len(basis) == 2
     np.testing.assert_allclose(np.stack(basis) @ np.stack(basis).T, np.eye(2), atol=1e-12)
     assert independent([]) == ()
+
+
+BENT = {
+    "falls": (-1.0, 4),
+    "falls to one side": (-1.0, 5),
+    "sixth order": (-1.0, 6),
+    "rises": (1.0, 6),
+    "stays": (0.0, 6),
+}
+
+
+@pytest.mark.parametrize("c", [1.0, -30.0])
+@pytest.mark.parametrize("case", BENT)
+def test_a_valley_that_bends_away_is_followed(case, c):
+    """(x_0 - c x_1^2)^2 + a x_1^p rises along every line through 0; along the parabola it does what a x_1^p does."""
+    a, p = BENT[case]
+    f = lambda x: 1.0 + (x[0] - c * x[1] ** 2) ** 2 + a * c**2 * 0.1 * x[1] ** p  # noqa: E731 - a formula with a name
+    seen = look_along(
+        Sight(f, np.zeros(2), 1.0, EPS, np.ones(2)),
+        [Doubt(np.array([0.0, 1.0]), 3, flat=True)],
+        FIRST,
+        lambda v: 0.0,
+        lambda v: lambda x: np.array([c * x[1] ** 2 - x[0], 0.0]) * 0.9,
+    )
+    assert len(seen.free) == (case == "stays")
+    assert (seen.way_down is not None) == (a < 0.0)
+    if seen.way_down is not None:
+        assert 1.0 - f(seen.way_down.s) == pytest.approx(seen.way_down.fall)
+        assert seen.way_down.fall > VISIBLE * EPS
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_between_flat_directions_f_is_looked_at_where_it_rises_least(seed):
+    """y_0^4 + y_1^4 - 2.2 y_0^2 y_1^2 falls within 9 degrees of the diagonals, and the axes are anywhere."""
+    Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((2, 2)))[0]
+
+    def f(x):
+        a, b = Q @ x
+        return 1.0 + a**4 + b**4 - 2.2 * a**2 * b**2
+
+    def gradient(x):
+        a, b = Q @ x
+        return Q.T @ np.array([4 * a**3 - 4.4 * a * b**2, 4 * b**3 - 4.4 * a**2 * b])
+
+    sight = Sight(f, np.zeros(2), 1.0, EPS, np.ones(2), gradient=gradient)
+    doubts = [Doubt(v, 3, flat=True) for v in np.eye(2)]
+    down = look_along(sight, doubts, FIRST, lambda v: 0.0, lambda v: lambda x: np.zeros(2)).way_down
+    assert down.fall == pytest.approx(1.0 - f(down.s))
+    assert down.fall > 0.0

@@ -198,6 +198,101 @@ def test_a_fourth_order_saddle_is_left_from_every_start(tol):
         assert result.fun == pytest.approx(-4 / 27, rel=1e-9)
 
 
+BENT_SADDLES = {
+    # (x_0 - c y^k)^2 + a y^p + b y^q
+    "fourth order": (1.5, 2, -1.0, 4, 1.0, 6),
+    "fourth order, steep": (-3.0, 2, -1.0, 4, 1.0, 6),
+    "sixth order along a cubic": (1.0, 3, -1.0, 6, 1.0, 8),
+    "sixth order along a parabola": (1.0, 2, -1.0, 6, 1.0, 8),
+    "fifth order": (1.0, 2, 1.0, 5, 1.0, 6),
+}
+
+
+def bent(case, x0):
+    c, k, a, p, b, q = BENT_SADDLES[case]
+
+    def grad(x):
+        r, y = x[0] - c * x[1] ** k, x[1]
+        return np.array([2 * r, -2 * r * c * k * y ** (k - 1) + a * p * y ** (p - 1) + b * q * y ** (q - 1)])
+
+    def hess(x):
+        r, y = x[0] - c * x[1] ** k, x[1]
+        slope, curve = -c * k * y ** (k - 1), -c * k * (k - 1) * y ** (k - 2)
+        rest = a * p * (p - 1) * y ** (p - 2) + b * q * (q - 1) * y ** (q - 2)
+        return np.array([[2.0, 2 * slope], [2 * slope, 2 * slope**2 + 2 * r * curve + rest]])
+
+    fun = lambda x: float((x[0] - c * x[1] ** k) ** 2 + a * x[1] ** p + b * x[1] ** q)  # noqa: E731 - a formula
+    return Known(fun, {"grad": grad, "hess": hess}, np.asarray(x0, float), np.zeros(2))
+
+
+@pytest.mark.parametrize("x0", [(0.0, 0.0), (1.0, 0.0), (1.0, 1e-5), (1e-3, -1e-4)])
+@pytest.mark.parametrize("case", BENT_SADDLES)
+def test_a_saddle_from_which_f_falls_along_a_parabola_only_is_left(case, x0):
+    """Along every line through 0 f rises."""
+    _, _, a, p, b, q = BENT_SADDLES[case]
+    y = (-a * p / (b * q)) ** (1 / (q - p)) if p % 2 == 0 else -a * p / (b * q)
+    result = bent(case, x0).minimize()
+    assert result.success
+    assert result.fun == pytest.approx(a * y**p + b * y**q, rel=1e-6)
+
+
+@pytest.mark.parametrize("power", [6, 8])
+def test_a_strict_minimum_in_a_curved_valley_is_strict(power):
+    fun = lambda x: float((x[1] - x[0] ** 2) ** 2 + x[0] ** power)  # noqa: E731 - a formula with a name
+
+    def grad(x):
+        r = x[1] - x[0] ** 2
+        return np.array([-4 * x[0] * r + power * x[0] ** (power - 1), 2 * r])
+
+    hess = lambda x: np.array(  # noqa: E731 - a formula with a name
+        [[12 * x[0] ** 2 - 4 * x[1] + power * (power - 1) * x[0] ** (power - 2), -4 * x[0]], [-4 * x[0], 2.0]]
+    )
+    certificate = tercet.certify(fun, np.zeros(2), grad=grad, hess=hess)
+    assert certificate.holds
+    assert certificate.strict
+
+
+# what derivatives do not say ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [0.0, 1.0, -30.0])
+def test_an_edge_that_points_up_is_no_minimum(m):
+    """(x - m)^2 - |x - m|, whose derivatives at m are said to be 0 and 2."""
+    certificate = tercet.certify(
+        lambda x: float((x[0] - m) ** 2 - abs(x[0] - m)),
+        [m],
+        grad=lambda x: 2 * (x - m) - np.sign(x - m),
+        hess=lambda x: np.full((1, 1), 2.0),
+    )
+    assert not certificate.holds
+    assert certificate.way_down is not None
+
+
+@pytest.mark.parametrize("off", [1e-2, 1e-3])
+def test_a_gradient_that_is_wrong_is_no_success(off):
+    result = tercet.minimize(
+        lambda x: float((x[0] - 1) ** 2 + 2 * (x[1] - 2) ** 2 + 1),
+        [3.0, 0.0],
+        grad=lambda x: np.array([2 * (x[0] - 1), 4 * (x[1] - 2)]) + off,
+        hess=lambda x: np.diag([2.0, 4.0]),
+    )
+    assert not result.success
+
+
+@pytest.mark.parametrize("edge", [0.3, 0.5, 0.9])
+def test_a_jump_of_f_is_no_rounding_and_the_best_point_is_returned(edge):
+    fun = lambda x: float((x[0] - 1) ** 2 + (x[0] >= edge))  # noqa: E731 - a formula with a name
+    result = tercet.minimize(fun, [0.0], grad=lambda x: 2 * (x - 1), hess=lambda x: np.full((1, 1), 2.0))
+    assert result.fun <= 1.001 * (1 - edge) ** 2
+
+
+def test_a_minimum_of_zero_is_certified_before_numbers_end():
+    """x^2 from 0.1: each step leaves the rounding of the one before."""
+    for x0 in np.linspace(0.1, 3.0, 30):
+        result = tercet.minimize(lambda x: float(x @ x), [x0, 0.7], grad=lambda x: 2 * x, hess=lambda x: 2 * np.eye(2))
+        assert result.success, x0
+
+
 # minimizers that are not alone --------------------------------------------------------------------------------------
 
 

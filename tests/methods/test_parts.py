@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from tercet import STM, Dense, Krylov, LinearModel, Subspace, minimize
-from tercet.critical.certify import Tolerances
+from tercet.critical.tolerances import Tolerances
 from tercet.methods.parts import DEAR, Parts
 from tercet.methods.run import Run
 from tercet.objectives.metered import Meter

@@ -11,8 +11,8 @@ import pytest
 import tercet
 from tercet import Status
 from tercet.control.judge import EPS
-from tercet.critical.certify import Tolerances
 from tercet.critical.looks import WayDown
+from tercet.critical.tolerances import Tolerances
 from tercet.methods.phases import DESCENT, PATIENCE, Leaving, asked
 from tercet.methods.step import restart
 from tercet.methods.stop import End, Turn, stop

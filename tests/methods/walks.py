@@ -10,7 +10,7 @@ import numpy as np
 
 import tercet
 from tercet import Status
-from tercet.critical.certify import Tolerances
+from tercet.critical.tolerances import Tolerances
 from tercet.methods.phases import asked
 from tercet.methods.run import Run
 from tercet.objectives.metered import Meter

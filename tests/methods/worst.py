@@ -8,7 +8,7 @@ from math import factorial
 import numpy as np
 
 import tercet
-from tercet.critical.certify import Tolerances
+from tercet.critical.tolerances import Tolerances
 from tercet.methods.run import Run
 from tercet.objectives.base import Traits
 from tercet.objectives.metered import Meter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 
 import numpy as np
 
@@ -21,7 +21,8 @@ class Score:
 def judge(f: float, decrease: float, after: float, rounding: float = 0.0) -> Score:
     """A step from f to `after` for which a decrease was predicted; `rounding` is that of f, where it is known."""
     ratio = (f - after) / decrease if decrease > 0 and isfinite(after) else -inf
-    return Score(ratio, rounded(f, decrease, rounding))
+    jump = after - f > max(sqrt(EPS) * abs(f), 16.0 * rounding)  # half of the digits of f: no rounding hides that
+    return Score(ratio, rounded(f, decrease, rounding) and not jump)
 
 
 def rounded(f: float, decrease: float, rounding: float = 0.0) -> bool:

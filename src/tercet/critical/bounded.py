@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from tercet.critical.certify import Tolerances, Travelled, certify
+from tercet.critical.certify import Travelled, certify
 from tercet.critical.errors import DIGITS
 from tercet.critical.looks import WayDown
+from tercet.critical.tolerances import Tolerances
 from tercet.domain import Box, Domain
 from tercet.face import FacePoint, embed
 from tercet.frame import Reach

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tercet.checks import number
+from tercet.critical.another import from_another
 from tercet.critical.errors import (
     DIGITS,
     RESOLVED,
@@ -27,10 +27,12 @@ from tercet.critical.errors import (
     errors_of,
     newton_step,
     told_from_zero,
+    told_spans,
 )
-from tercet.critical.looks import LOOKED, VISIBLE, Doubt, Seen, Sight, WayDown, directions, look_along, sides_of
+from tercet.critical.looks import FAR, LOOKED, VISIBLE, Doubt, Seen, Sight, WayDown, directions, look_along, sides_of
 from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_on_cone, lowest_pair
 from tercet.critical.proof import proved
+from tercet.critical.tolerances import Tolerances
 from tercet.domain import EVERYWHERE, Domain
 from tercet.frame import FAINT, Reach
 from tercet.objectives.base import NotFiniteError, Traits
@@ -41,47 +43,8 @@ SHOWS = 0.1  # of what Newton's step promises: where f falls by as much, it is m
 EDGES = 8  # of a cone of directions: chi_2 takes an eigenvalue problem for each set of them
 BEYOND = 10.0  # looks begin this many times as far out as x may be wrong
 NEAREST = 0.1  # spans of x, where looks begin at the latest: a hill that x came over is not to be stepped over
+FAINTEST = float(np.finfo(float).tiny / np.finfo(float).eps)  # numbers below it lose digits
 UNSURE = 0.01  # of a row of B: where rounding changes it by more, it is not told from 0
-
-
-@dataclass(frozen=True)
-class Tolerances:
-    """What is asked of a point, up to an order: chi_i <= eps_i with the near-kernel's zeta, or digits.
-
-    From one tolerance: eps_1 = tol, eps_2 = tol^(2/3), eps_3 = tol^(1/3) (paper, Condition 1) and
-    zeta = min(10 tol^(1/2), 1e-3). Beside a degenerate point with third derivative T a gradient of size tol comes with
-    a curvature of sqrt(2 tol T), which has to count as near the kernel.
-
-    With `relative` above 0, which is `minimize(tol=None)`, each x_j is asked to within that fraction of its size
-    (or as close as rounding lets it come), whatever the units of f and of x; the eps_i are then not looked at.
-    """
-
-    eps1: float = 0.0
-    eps2: float = 0.0
-    eps3: float = 0.0
-    zeta: float = 0.0
-    order: int = 3
-    relative: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("eps1", "eps2", "eps3", "zeta", "relative"):
-            value = getattr(self, name)
-            if not 0 <= number(value) < np.inf:
-                raise ValueError(f"Tolerances({name}={value!r}): give a finite number that is at least 0.")
-        if isinstance(self.order, bool) or self.order not in (1, 2, 3):
-            raise ValueError(f"Tolerances(order={self.order!r}): order is 1, 2 or 3.")
-        if self.eps1 == 0.0 and self.relative == 0.0:
-            raise ValueError("Tolerances(eps1=0, relative=0): nothing is asked; give the eps_i or relative.")
-
-    @staticmethod
-    def of(tol: float, order: int) -> Tolerances:
-        """The four numbers that belong to one tolerance."""
-        return Tolerances(tol, tol ** (2 / 3), tol ** (1 / 3), min(10 * tol**0.5, 1e-3), order)
-
-    @staticmethod
-    def half(epsilon: float, order: int) -> Tolerances:
-        """Half of the digits that the precision has: sqrt(eps) of each x_j, where f is within eps of its minimum."""
-        return Tolerances(order=order, relative=float(np.sqrt(epsilon)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +74,11 @@ class Examination:
     def __post_init__(self) -> None:
         self.g, self.x = self.point.gradient(), self.point.x
         self.notes = [self.traits.provenance]
-        self.around = sides_of(self.x, self.traits.epsilon, np.abs(self.x))[0]
+        self.off = self.rounded = (
+            0.0  # by what f beside x differs from its Taylor polynomial, and what rounding explains
+        )
+        spans = Reach(np.maximum(self.way.reach.size, np.abs(self.x)), self.way.reach.moved).spans
+        self.around = sides_of(self.x, self.traits.epsilon, np.where(self.x == 0.0, spans, np.abs(self.x)))[0]
 
     def second(self) -> tuple[Vector, Matrix]:
         """The lowest eigenvalues with their vectors: all of them where B is formed, else those that products tell."""
@@ -165,12 +132,27 @@ class Examination:
         with np.errstate(over="ignore", invalid="ignore"):
             off = beside.gradient() - self.g - self.point.hessian_product(step)
             first = abs(beside.value() - f - float(self.g @ step))
-            step = self.around[1] - self.x
-            bend = float(step @ self.point.hessian_product(step))
-            second = 0.5 * abs(sum(self.point.view.at(y).value() for y in self.around) - 2.0 * f - bend)
+            missed = [self.missed(y) for y in self.around]
+            second = 0.5 * abs(sum(missed))
+        if np.isfinite(first) and not np.all(self.x):  # an x_j that is 0 may be on the edge of the domain of f
+            missed, second = ([0.0], 0.0) if not np.isfinite(second) else (missed, second)
         if not np.isfinite(first + second):
             raise NotFiniteError("value")
-        return np.where(np.isfinite(off), off, 0.0), max(self.traits.epsilon * abs(f), first, second)
+        known = max(self.traits.epsilon * abs(f), first, FAINTEST)
+        self.off, self.rounded = max(map(abs, missed)), known
+        return np.where(np.isfinite(off), off, 0.0), max(known, second)
+
+    def edges(self, B: Matrix, D: Vector) -> list[Doubt]:
+        """A direction along which f beside x is not what its derivatives say: at an edge, or where they are wrong."""
+        far = self.traits.epsilon * float(np.abs(self.g) @ D + D @ np.abs(B) @ D)
+        jagged = far > 0.0 and self.off > VISIBLE * max(self.rounded, far)
+        return [Doubt(self.around[1] - self.x, 1, resolved=True)] if jagged else []
+
+    def missed(self, y: Vector) -> float:
+        """f(y) less its Taylor polynomial of second order at x."""
+        there = self.point.view.at(y)
+        s = there.x - self.x
+        return there.value() - self.point.value() - float(s @ (self.g + 0.5 * self.point.hessian_product(s)))
 
     def told(self, D: Vector) -> Flags:
         """Which rows of B are more than rounding, as second differences of B see it: along an x_j on which f does not
@@ -209,12 +191,12 @@ class Examination:
 
     def look(
         self,
-        solve: Callable[[Vector], Vector],
         doubts: list[Doubt],
         D: Vector,
         s: Vector,
         of_f: float,
         slope: Vector | None = None,
+        curvature: Curvature | None = None,
     ) -> Seen:
         """f along the directions in doubt, each scaled to the size of x, from ten times as far as x may be wrong."""
         if not doubts:
@@ -222,27 +204,37 @@ class Examination:
         point, t = self.point, self.tolerances
         relative = t.relative or float(np.sqrt(self.traits.epsilon))
         gained = max(self.way.gained, 0.0)
-        limit = np.inf if np.isnan(gained) else relative * gained
+        limit = relative * gained if gained > 0.0 else np.inf
         least = max(of_f, self.traits.epsilon * gained) if self.way.away else of_f
         # Of a sum of squares |l'| |a_j| is at most sqrt(2 f B_jj) in the mean: what the rounding of x_j a_j does to f.
         bend = np.abs(np.diag(point.hessian())) if self.traits.dense else np.zeros(1)
         grain = float(np.max(D * np.sqrt(2.0 * abs(point.value()) * bend)))
         value, epsilon = point.value(), self.traits.epsilon
         view, domain = point.view, self.domain
-        sight = Sight(lambda x: view.at(x).value(), self.x, value, least, D, limit, slope, epsilon, grain, domain)
+
+        def gradient(x: Vector) -> Vector:
+            return view.at(x).gradient()
+
+        sight = Sight(
+            lambda x: view.at(x).value(), self.x, value, least, D, limit, slope, epsilon, grain, domain, gradient
+        )
 
         def reach(v: Vector) -> float:
             """Where the third derivative along v makes a change that can be seen, tenfold."""
             cubic = abs(float(v @ point.third_product(v, v))) if t.order >= 3 else 0.0
             return 10.0 * float(np.cbrt(600.0 * sight.noise / cubic)) if cubic > 0 else 0.0
 
-        def correct(x: Vector) -> Vector:
-            return -solve(point.view.at(x).gradient())
+        def across(v: Vector) -> Callable[[Vector], Vector]:
+            beside = None if curvature is None else curvature.across(v, D)
+            return lambda x: np.zeros_like(x) if beside is None else -beside.solve(gradient(x))
 
         self.notes.append(f"f looked at along {len(doubts)} direction{'s' * (len(doubts) > 1)}")
         doubts = [replace(each, v=each.v / float(np.max(np.abs(each.v) / D))) for each in doubts]
         first = BEYOND * max(relative, float(np.max(np.abs(s) / D)))
-        return look_along(sight, doubts, min(first, NEAREST), reach, correct)
+        seen = look_along(sight, doubts, min(first, NEAREST), reach, across)
+        if seen.way_down is None and seen.free and curvature is not None:
+            return replace(seen, way_down=from_another(sight, point, seen.free))
+        return seen
 
 
 def certify(
@@ -282,8 +274,11 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     way = Reach(np.maximum(exam.way.reach.size, np.abs(exam.x)), exam.way.reach.moved)
     told = exam.told(way.spans)
     B = point.hessian() if told.all() else point.hessian() * np.outer(told, told)
-    now = replace(way, bend=np.abs(np.diag(B)))
+    now, far = replace(way, bend=np.abs(np.diag(B))), np.maximum(way.size, way.moved)
     D = now.spans
+    if exam.way.reach.bend.size:  # an x_j that never left 0, and along which f bends no more, is not without end
+        along_the_way = replace(now, bend=np.maximum(now.bend, exam.way.reach.bend)).spans
+        D = np.where(far > 0.0, D, np.minimum(D, FAR * along_the_way))
     least = max(epsilon, exam.traits.blur / RESOLVED)
     curvature = Curvature.of(B, now.lengths(D, epsilon**2), least, D)
     noise, of_f = exam.rounding()
@@ -303,10 +298,12 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
         doubts += more + directions(sure.flat()) + ([Doubt(errors.e, 3)] if errors.regular is False else [])
         doubts += exam.shallow(curvature, D) if t.relative else []
     left = np.where(told, exam.g + point.hessian() @ errors.s, 0.0)
-    seen = exam.look(sure.solve, doubts, D, errors.e, of_f, left)
+    doubts += exam.edges(B, D)
+    seen = exam.look(doubts, D, errors.e, of_f, left, curvature)
     found = errors.x if seen.within is None else errors.x + seen.within
     stands = seen.way_down is None and seen.ray is None
-    rises = bool(doubts) and stands
+    rises, known = bool(doubts) and stands, t.order >= 3 or bool(curvature.seen.all())
+    converged = exam.close(errors, D, of_f, rises) and not (t.relative and seen.contradicted)
     certificate = replace(
         seen_from(blank, seen, D),
         chi2=chi2 if t.order >= 2 else np.nan,
@@ -316,11 +313,11 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
         condition=curvature.condition,
         error_f=errors.f,
         error_x=tuple(found.tolist()),
-        digits=digits(exam.x, found, D) if stands and (t.order >= 3 or bool(curvature.seen.all())) else np.nan,
+        digits=digits(exam.x, found, told_spans(far, found, D)) if stands and converged and known else np.nan,
         rounding_f=of_f,
         rounding_g=errors.noise,
-        converged=exam.close(errors, D, of_f, rises) and not (t.relative and seen.contradicted),
-        strict=None if t.order < 3 and not bool(curvature.seen.all()) else not seen.free,
+        converged=converged,
+        strict=not seen.free if known else None,
         rises=rises,
     )
     bound = proved(point, B, exam.g) if certificate.holds and certificate.strict and t.order >= 3 else None
@@ -356,7 +353,7 @@ def matrix_free(exam: Examination, blank: Certificate) -> tuple[Certificate, Way
         flat = np.sqrt(epsilon) * scale if t.relative else t.zeta
         whole = len(values) == len(exam.g) or (len(values) > 2 and values[-1] > flat)
         chi3, doubts = exam.third(vectors[:, np.abs(values) <= flat] if whole else None, D, of_f)
-    seen = exam.look(lambda v: -newton_step(point.hessian_product, v)[0], doubts, D, s, of_f)
+    seen = exam.look(doubts, D, s, of_f)
     shows = not np.any(exam.x) and 0.5 * left > VISIBLE * of_f  # a start that was far out is no measure of an x of 0
     within = (left <= t.relative**2 * abs(energy) and not shows) or blank.chi1 <= floor
     error = 2.0 * np.abs(s) + 2 * epsilon * np.abs(exam.x)

@@ -10,7 +10,7 @@ is asked of what rounding does to x: curvature that it could undo says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log10
 
 import numpy as np
@@ -70,6 +70,13 @@ class Curvature:
         """B^-1 v over the directions that bend up."""
         c = (self.V.T @ (self.E * v))[self.seen] / self.values[self.seen]
         return self.E * (self.V[:, self.seen] @ c)
+
+    def across(self, v: Vector, D: Vector) -> Curvature:
+        """Over the directions across v: what solves with it has no part along v, as measured in D."""
+        q = self.E * v / D**2
+        P = np.eye(len(q)) - np.outer(q, q) / (q @ q)
+        values, V = np.linalg.eigh(P @ (self.V * self.values) @ self.V.T @ P)
+        return replace(self, values=values, V=V)
 
     def norm(self, v: Vector) -> float:
         """sqrt(v'Bv) over the directions that bend up."""
@@ -133,6 +140,11 @@ def errors_of(
         e, beyond, regular = ways[int(np.argmax(shares))], 2.0 * max(corrections), max(shares) <= REGULAR
     found = np.abs(s) + beyond * widths + floor + 2 * epsilon * np.abs(x)
     return Errors(s, e, 0.5 * size**2, found, floor, regular, float(np.linalg.norm(noise)))
+
+
+def told_spans(far: Vector, error: Vector, D: Vector) -> Vector:
+    """How far each x_j reached, where that is told from its error, and is less than its span D_j; else D_j."""
+    return np.where(far > NOTHING * error, np.minimum(far, D), D)
 
 
 def digits(x: Vector, error: Vector, D: Vector) -> float:

@@ -7,21 +7,29 @@ f(x) by more than rounding. Beyond third order no derivative is asked: f rises, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tercet.domain import EVERYWHERE, Domain
 from tercet.records import Matrix, Vector
 
+Across = Callable[[Vector], Callable[[Vector], Vector]]  # along v, from a point, Newton's step across v
 EPS = float(np.finfo(float).eps)
 VISIBLE = 16.0  # a change of f by this many times its rounding error is seen
 BESIDE = (0.625, 0.75)  # eps to these powers, beside x: so far away rounding is another one, but f the same parabola
 STRIDE = 10.0
 CLOSER = 60  # strides inward at the most
+NEAR = 1e-4  # spans of x: where f bends down for certain, so far out it is seen
 FAR = 1e3  # spans of x: as far as one looks
 FARTHEST = 1.0 / EPS**0.5  # also where the third derivative is small: half of the digits of what f is made of are left
-VALLEY = 0.01  # f rises by less than this share of what it does straight ahead where a valley bends away
+VALLEY = 0.5  # f rises by less than this share of what it does straight ahead where a valley bends away
+SETTLED = 1e-3  # of f: where a step across a valley gains less, it ended on the floor
+BENT = 0.3  # of the way along a valley: further aside it is not followed
+ACROSS = 30  # such steps at the most; across a valley that is flat like x^4 each is a third of the way
+AROUND = 12  # steps around x, in search of where f rises least
+TURN = 0.5  # of a radian, the first of them
+NARROW = 0.01  # the last
 LOOKED = 8  # along at most this many directions of a near-kernel f is looked at
 PAIRED = 4  # up to so many directions of a near-kernel, f is looked at between them too
 MIXED = 8  # from three on, also along so many random combinations of all of them
@@ -69,6 +77,7 @@ class Sight:
     epsilon: float = EPS  # of the precision in which f is computed
     grain: float = 0.0  # how much f would feel of the whole of an x_j, if nothing canceled
     domain: Domain = EVERYWHERE  # where one can look
+    gradient: Callable[[Vector], Vector] | None = None  # of f
 
     @property
     def noise(self) -> float:
@@ -129,9 +138,70 @@ class Sight:
         rise = max((side.rise for side in sides if np.isfinite(side.rise)), default=0.0)
         return abs(float(self.slope @ v)) * min(side.t for side in sides) > max(rise, self.noise)
 
-    def valley(self, s: Vector, rise: float, correct: Callable[[Vector], Vector]) -> bool:
-        """Whether f only rises by leaving a curved valley: corrected across it, f(x + s) is f(x) again."""
-        return self.change(s + correct(self.x + s)) <= max(self.noise, VALLEY * rise)
+    def across(
+        self, s: Vector, t: float, rise: float, correct: Callable[[Vector], Vector]
+    ) -> tuple[Vector, float, bool]:
+        """The floor of a valley beside x + s, where f is higher than f(x) by `rise`: the step there, how much higher f
+        is there, and whether that is the floor for certain."""
+        for _ in range(ACROSS):
+            step = correct(self.x + s)
+            change = self.change(s + step)
+            if not rise - change > SETTLED * abs(rise):
+                return s, rise, bool(np.max(np.abs(step) / self.spans) <= SETTLED * t)
+            s, rise = s + step, change
+        return s, rise, False
+
+    def along(self, v: Vector, side: Side, last: float, correct: Callable[[Vector], Vector]) -> Valley:
+        """Follow the valley that leaves x along v and bends away from it, as far as it can be followed."""
+        t, s, change, lowest = side.t, side.t * v, side.rise, Valley(side.t * v)
+        if not self.change(s + correct(self.x + s)) <= max(self.noise, VALLEY * change):
+            return replace(lowest, rises=True)
+        while np.isfinite(change):
+            floor, change, settled = self.across(s, t, change, correct)
+            aside = floor - t * v
+            if np.max(np.abs(aside) / self.spans) > BENT * t:
+                break
+            if self.seen(floor, change, t):
+                if not -change > lowest.fall:
+                    return replace(lowest, rises=settled and change > 0.0)
+                lowest = Valley(floor, -change)
+            if t >= last:
+                break
+            t, s = STRIDE * t, STRIDE * t * v + STRIDE**2 * aside
+            change = self.change(s)
+        return lowest
+
+    def gentlest(self, looks: list[Look]) -> Vector | None:
+        """The direction between some that were looked along where f rises least, by steps around x on an ellipsoid."""
+        flattest = max(looks, key=lambda look: look.t)
+        U = independent([look.doubt.v / self.spans for look in looks])
+        if len(U) < 2 or self.gradient is None:
+            return None
+        to_x = flattest.t * np.stack(U) * self.spans
+        y = np.stack(U) @ (flattest.doubt.v / self.spans)
+        y, turn = y / np.linalg.norm(y), TURN
+        rise = self.change(y @ to_x)
+        for _ in range(AROUND):
+            slope = to_x @ self.gradient(self.x + y @ to_x)
+            slope = slope - (slope @ y) * y
+            size = float(np.linalg.norm(slope))
+            if not 0.0 < size < np.inf or turn < NARROW:
+                break
+            z = y - turn * slope / size
+            z = z / np.linalg.norm(z)
+            change = self.change(z @ to_x)
+            y, rise, turn = (z, change, turn) if change < rise else (y, rise, 0.3 * turn)
+        return y @ to_x
+
+
+@dataclass(frozen=True, eq=False)
+class Valley:
+    """What was seen along the floor of a valley that bends: the step to its lowest point, how far f falls to there, and
+    whether f was seen to rise."""
+
+    s: Vector
+    fall: float = 0.0
+    rises: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,38 +240,71 @@ def directions(kernel: Matrix) -> list[Doubt]:
     return doubts + [Doubt(v, 3, flat=True) for v in between + mixed]
 
 
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What was seen along one direction, to both sides."""
+
+    doubt: Doubt
+    way_down: WayDown | None = None
+    free: Vector | None = None
+    ray: Vector | None = None
+    t: float = 0.0  # f was seen to rise to both sides within t times the direction; 0: it was not
+    contradicted: bool = False
+
+    @staticmethod
+    def along(sight: Sight, doubt: Doubt, first: float, last: float, across: Across) -> Look:
+        """Straight ahead, and where f is not known to bend up, also along a valley that bends away from there."""
+        ways = [sight.domain.inward(sight.x, sign * doubt.v) for sign in (1.0, -1.0)]
+        sides = [(way, sight.side(way, min(first, last), last)) for way in ways]
+        way, deepest = max(sides, key=lambda each: each[1].fall)
+        if deepest.fall > 0.0:
+            return Look(doubt, WayDown(deepest.lowest * way, deepest.fall, doubt.order))
+        contradicted = sight.contradicts(doubt.v, [side for _, side in sides])
+        flat = [(way, side) for way, side in sides if side.t == np.inf]
+        if len(flat) == 2:
+            return Look(doubt, free=doubt.v, contradicted=contradicted)
+        if flat and any(side.wall for _, side in sides):  # up to a bound, or from one
+            return Look(doubt, free=flat[0][0], contradicted=contradicted)
+        if flat:
+            return Look(doubt, ray=flat[0][0], contradicted=contradicted)
+        if doubt.flat:
+            correct = across(doubt.v)
+            valleys = [sight.along(way, side, last, correct) for way, side in sides]
+            lowest = max(valleys, key=lambda each: each.fall)
+            if lowest.fall > 0.0:
+                return Look(doubt, WayDown(lowest.s, lowest.fall, doubt.order))
+            if not any(valley.rises for valley in valleys):
+                return Look(doubt, free=doubt.v, contradicted=contradicted)
+        return Look(doubt, t=max(side.t for _, side in sides), contradicted=contradicted)
+
+
 def look_along(
     sight: Sight,
     doubts: list[Doubt],
     first: float,
     reach: Callable[[Vector], float],
-    correct: Callable[[Vector], Vector],
+    across: Across,
 ) -> Seen:
-    """Look along each direction to both sides."""
-    free: list[Vector] = []
-    falls: list[WayDown] = []
-    ray, within, contradicted = None, np.zeros_like(sight.x), False
-    for doubt in doubts:
-        v = doubt.v
-        last = min(max(FAR, reach(v)), FARTHEST)
-        ways = [sight.domain.inward(sight.x, sign * v) for sign in (1.0, -1.0)]
-        sides = [(way, sight.side(way, min(first, last), last)) for way in ways]
-        way, deepest = max(sides, key=lambda each: each[1].fall)
-        if deepest.fall > 0.0:
-            falls.append(WayDown(deepest.lowest * way, deepest.fall, doubt.order))
-            continue
-        contradicted = contradicted or sight.contradicts(v, [side for _, side in sides])
-        flat = [(way, side) for way, side in sides if side.t == np.inf]
-        bends = doubt.flat and not flat and all(sight.valley(s.t * w, s.rise, correct) for w, s in sides)
-        if len(flat) == 2 or bends:
-            free.append(v)
-        elif flat and any(side.wall for _, side in sides):  # up to a bound, or from one
-            free.append(flat[0][0])
-        elif flat:
-            ray = flat[0][0]
-        elif not doubt.resolved:
-            within = np.maximum(within, max(side.t for _, side in sides) * np.abs(v))
-    return Seen(together(sight, falls), independent(free), ray, within, contradicted)
+    """Look along each direction to both sides; between those that are flat, also where f rises least around x."""
+
+    def look(doubt: Doubt) -> Look:
+        begin = first if doubt.order > 1 else min(first, NEAR)
+        return Look.along(sight, doubt, begin, min(max(FAR, reach(doubt.v)), FARTHEST), across)
+
+    looks = [look(doubt) for doubt in doubts]
+    rising = [each for each in looks if each.doubt.flat and 0.0 < each.t < np.inf]
+    if len(rising) > 1 and not any(each.way_down for each in looks):
+        between = sight.gentlest(rising)
+        looks += [] if between is None else [look(Doubt(between / np.max(np.abs(between) / sight.spans), 3, flat=True))]
+    within = [each.t * np.abs(each.doubt.v) for each in looks if 0.0 < each.t < np.inf and not each.doubt.resolved]
+    rays = [each.ray for each in looks if each.ray is not None]
+    return Seen(
+        together(sight, [each.way_down for each in looks if each.way_down is not None]),
+        independent([each.free for each in looks if each.free is not None]),
+        rays[-1] if rays else None,
+        np.max(within, axis=0) if within else np.zeros_like(sight.x),
+        any(each.contradicted for each in looks),
+    )
 
 
 def together(sight: Sight, falls: list[WayDown]) -> WayDown | None:

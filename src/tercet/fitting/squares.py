@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tercet.critical.certify import Tolerances
+from tercet.critical.tolerances import Tolerances
 from tercet.domain import Box, Domain, domain_of
 from tercet.methods.binding import bind_within
 from tercet.methods.minimize import Tolerance, minimize

@@ -13,7 +13,7 @@ import numpy as np
 
 from tercet.checks import flag, kind_of_file, number, whole
 from tercet.control.sigma import PaperSigma, SignedEstimate, TrustRegion
-from tercet.critical.certify import Tolerances
+from tercet.critical.tolerances import Tolerances
 from tercet.domain import EVERYWHERE, Box, Domain
 from tercet.frame import Euclidean, Natural
 from tercet.methods.accelerated import AcceleratedCubic, AcceleratedTensor

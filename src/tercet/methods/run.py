@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tercet.critical.certify import Tolerances
+from tercet.critical.tolerances import Tolerances
 from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Objective, Traits
 from tercet.objectives.metered import Meter, Metered, MeteredView

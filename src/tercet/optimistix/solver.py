@@ -12,8 +12,8 @@ import optimistix as optx
 
 from tercet.checks import number
 from tercet.control.sigma import SignedEstimate
-from tercet.critical.certify import Tolerances
 from tercet.critical.certify import certify as certify_point
+from tercet.critical.tolerances import Tolerances
 from tercet.objectives.functions import Function
 from tercet.objectives.metered import Meter, Metered
 from tercet.optimistix.formulas import (
