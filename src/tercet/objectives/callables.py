@@ -224,6 +224,8 @@ def begun(point: CallPoint) -> Matrix:
     """B at the start of a run: from the values that made the gradient, or as strong as f bends along the gradient,
     which takes another one."""
     g, o = point.g, point.objective
+    if point.bend is None and not o.has("grad") and not o.domain.bounded:  # the gradient was recalled
+        point.bend = point.differences.bends(point.x, point.paid("f"))[1]
     if point.bend is not None:
         return diagonal(point.bend)
     s = -g * (EPS ** (1 / 3) * max(1.0, float(np.linalg.norm(point.x))) / max(float(np.linalg.norm(g)), 1e-300))
