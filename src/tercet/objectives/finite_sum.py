@@ -39,13 +39,13 @@ class FiniteSum:
     `sample_bytes`.
     """
 
-    def __new__(cls, loss: Any = None, data: Any = None, **named: Any) -> Any:
+    def __new__(cls, loss: Any = None, data: Any = None, *settings: Any, **named: Any) -> Any:
         """Data in memory, or shards."""
         if not isinstance(data, Shards):
             return super().__new__(cls)
         from tercet.objectives.sharded.finite_sum import ShardedFiniteSum
 
-        return ShardedFiniteSum(loss, data, **named)
+        return ShardedFiniteSum(loss, data, *settings, **named)
 
     def __init__(self, loss: Callable[..., Any], data: Any, *, chunk: int | None = None):
         jax = import_jax("FiniteSum")
