@@ -20,14 +20,14 @@ SAME = 1e-6  # a B that changes by less, beside its size, is the same all along 
 
 
 def from_another(sight: Sight, point: MeteredPoint, free: tuple[Vector, ...]) -> WayDown | None:
-    """A way down from x + tv, where f is f(x) and B has a negative eigenvalue; up to eight Hessians for each v along
+    """A way down from x + tv, where f is f(x) and B has a negative eigenvalue; up to eleven Hessians for each v along
     which B is not the same, a product with T where it is."""
     D = sight.spans
     for v in free[:PAIRED]:
         v = v / float(np.max(np.abs(v) / D))
         if np.max(D * np.abs(point.third_product(v, D))) <= SAME * np.max(D * (np.abs(point.hessian()) @ D)):
             continue
-        for t in (sign * t for t in ALONG for sign in (1.0, -1.0)):
+        for t in places(sight.x, v, D):
             if not abs(sight.change(t * v)) <= sight.noise or sight.domain.room(sight.x, np.sign(t) * v) < abs(t):
                 continue
             H = point.view.at(sight.x + t * v).hessian() * np.outer(D, D)
@@ -43,3 +43,13 @@ def from_another(sight: Sight, point: MeteredPoint, free: tuple[Vector, ...]) ->
                 if side.fall > 0.0:
                     return WayDown(t * v + side.lowest * way, side.fall, 2)
     return None
+
+
+def places(x: Vector, v: Vector, D: Vector) -> list[float]:
+    """Where along v to look: some spans of x to both sides, and midway between where two x_j change their signs, of the
+    few that v moves most."""
+    most = np.argsort(-np.abs(v) / D, kind="stable")[:PAIRED]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        zeros = np.sort(-x[most] / v[most])
+    zeros = zeros[np.abs(zeros) <= ALONG[-1]]
+    return [*(sign * t for t in ALONG for sign in (1.0, -1.0)), *(0.5 * (zeros[1:] + zeros[:-1])).tolist()]
