@@ -66,7 +66,7 @@ def test_persistent_are_the_minimizers_that_are_reached_as_sigma_falls_from_infi
 def evidence(ray, change, power, sigma):
     ratio = -change / -(ray.c1 + ray.c2 / 2 + ray.c3 / 6)
     miss = Miss(0.0)
-    return Evidence(ratio, ratio >= RULE.eta1, 1.0, power, miss, miss, 0.5, ray, change, sigma)
+    return Evidence(ratio, ratio >= RULE.eta1, 1.0, power, miss, miss, 0.5, lambda: ray, change, sigma)
 
 
 def at_one(power):

@@ -15,7 +15,6 @@ from tercet.model import power_of
 
 LARGEST = 1e100  # of a sigma to begin with
 SMALLEST = 1e-100  # sigma after many steps without a miss
-LEVEL = Ray(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,11 @@ class Miss:
         return max(by_value if isfinite(by_value) else 0.0, by_slope if isfinite(by_slope) else 0.0, 0.0)
 
 
+def level() -> Ray:
+    """No derivatives are known along a step."""
+    return Ray(0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What one judged step tells: its ratio, its length, and how the polynomials of order 2 and 3 missed."""
@@ -54,7 +58,7 @@ class Evidence:
     quadratic: Miss
     cubic: Miss | None  # None where T was not bought
     best: float = 0.5  # the fraction of the step at which f is lowest, by what was seen of it
-    ray: Ray = LEVEL  # the derivatives along the step
+    ray: Callable[[], Ray] = level  # the derivatives along the step
     change: float = np.nan  # f(x + s) - f(x)
     sigma: float = 0.0  # with which the step was made
 

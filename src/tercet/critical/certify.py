@@ -275,10 +275,7 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     told = exam.told(way.spans)
     B = point.hessian() if told.all() else point.hessian() * np.outer(told, told)
     now, far = replace(way, bend=np.abs(np.diag(B))), np.maximum(way.size, way.moved)
-    D = now.spans
-    if exam.way.reach.bend.size:  # an x_j that never left 0, and along which f bends no more, is not without end
-        along_the_way = replace(now, bend=np.maximum(now.bend, exam.way.reach.bend)).spans
-        D = np.where(far > 0.0, D, np.minimum(D, FAR * along_the_way))
+    D = spans_of(now, far, exam.way.reach.bend)
     least = max(epsilon, exam.traits.blur / RESOLVED)
     curvature = Curvature.of(B, now.lengths(D, epsilon**2), least, D)
     noise, of_f = exam.rounding()
@@ -322,6 +319,14 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     )
     bound = proved(point, B, exam.g) if certificate.holds and certificate.strict and t.order >= 3 else None
     return certificate if bound is None else replace(certificate, bound_x=tuple(bound.tolist())), seen.way_down
+
+
+def spans_of(now: Reach, far: Vector, before: Vector) -> Vector:
+    """How far each x_j reaches: an x_j that never left 0, and along which f bends no more, is not without end."""
+    if not before.size:
+        return now.spans
+    along_the_way = replace(now, bend=np.maximum(now.bend, before)).spans
+    return np.where(far > 0.0, now.spans, np.minimum(now.spans, FAR * along_the_way))
 
 
 def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:

@@ -106,7 +106,7 @@ class Interpolation:
 
     def raised(self, evidence: Evidence, sigma: float) -> float:
         """By how much sigma grows where f rose: (1 - eta1) t(a) + e a^p = 0 at the step that it should have given."""
-        ray, p = evidence.ray, evidence.power
+        ray, p = evidence.ray(), evidence.power
         e = evidence.change - taylor(ray, 1.0)
         c = [(1 - self.eta1) * ray.c1, (1 - self.eta1) * ray.c2 / 2, (1 - self.eta1) * ray.c3 / 6, 0.0]
         c[p - 1] += e
@@ -117,7 +117,7 @@ class Interpolation:
 
     def lowered(self, evidence: Evidence, sigma: float) -> float:
         """By how much sigma falls where f fell by more than Taylor's polynomial: a t'(a) = part t'(1), from a = 1."""
-        ray, p = evidence.ray, evidence.power
+        ray, p = evidence.ray(), evidence.power
         now = ray.c1 + ray.c2 + ray.c3 / 2
         if not -now / p >= SMALL * abs(ray.c1):
             return self.shrink

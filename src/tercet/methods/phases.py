@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Protocol
 
@@ -160,8 +161,8 @@ def gather(at: Expansion, judged: Judged, allowance: float) -> Evidence:
         return Miss(judged.after - (at.f - forecast.decrease) - allowance, slope)
 
     cubic = None if step.cubic is None else miss(step.cubic)
-    ray, change = Ray.of(at.model.taylor.g, step), judged.after - at.f
-    best = ray.lowest([(1.0, change)]) if not judged.accepted and np.isfinite(judged.after) else 0.5
+    ray, change = partial(Ray.of, at.model.taylor.g, step), judged.after - at.f
+    best = ray().lowest([(1.0, change)]) if not judged.accepted and np.isfinite(judged.after) else 0.5
     power, second = judged.ask.power, miss(step.quadratic)
     return Evidence(score.ratio, judged.accepted, length(step.s), power, second, cubic, best, ray, change, step.sigma)
 
