@@ -74,9 +74,8 @@ class Examination:
     def __post_init__(self) -> None:
         self.g, self.x = self.point.gradient(), self.point.x
         self.notes = [self.traits.provenance]
-        self.off = self.rounded = (
-            0.0  # by what f beside x differs from its Taylor polynomial, and what rounding explains
-        )
+        # by what f beside x differs from its Taylor polynomial, and what rounding explains
+        self.off = self.rounded = 0.0
         spans = Reach(np.maximum(self.way.reach.size, np.abs(self.x)), self.way.reach.moved).spans
         self.around = sides_of(self.x, self.traits.epsilon, np.where(self.x == 0.0, spans, np.abs(self.x)))[0]
 
@@ -132,10 +131,11 @@ class Examination:
         with np.errstate(over="ignore", invalid="ignore"):
             off = beside.gradient() - self.g - self.point.hessian_product(step)
             first = abs(beside.value() - f - float(self.g @ step))
-            missed = [self.missed(y) for y in self.around]
+            missed, sizes = zip(*(self.missed(y) for y in self.around), strict=True)
             second = 0.5 * abs(sum(missed))
+            second = 0.0 if second < self.traits.epsilon * max(sizes) else second  # of a larger f, far out
         if np.isfinite(first) and not np.all(self.x):  # an x_j that is 0 may be on the edge of the domain of f
-            missed, second = ([0.0], 0.0) if not np.isfinite(second) else (missed, second)
+            missed, second = ((0.0,), 0.0) if not np.isfinite(second) else (missed, second)
         if not np.isfinite(first + second):
             raise NotFiniteError("value")
         known = max(self.traits.epsilon * abs(f), first, FAINTEST)
@@ -148,11 +148,11 @@ class Examination:
         jagged = far > 0.0 and self.off > VISIBLE * max(self.rounded, far)
         return [Doubt(self.around[1] - self.x, 1, resolved=True)] if jagged else []
 
-    def missed(self, y: Vector) -> float:
-        """f(y) less its Taylor polynomial of second order at x."""
+    def missed(self, y: Vector) -> tuple[float, float]:
+        """f(y) less its Taylor polynomial of second order at x, and |f(y)|."""
         there = self.point.view.at(y)
-        s = there.x - self.x
-        return there.value() - self.point.value() - float(s @ (self.g + 0.5 * self.point.hessian_product(s)))
+        s, f = there.x - self.x, there.value()
+        return f - self.point.value() - float(s @ (self.g + 0.5 * self.point.hessian_product(s))), abs(f)
 
     def told(self, D: Vector) -> Flags:
         """Which rows of B are more than rounding, as second differences of B see it: along an x_j on which f does not
