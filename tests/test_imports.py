@@ -25,7 +25,17 @@ ALLOWED = {
     "frame": ["once", "records"],
     "face": ["frame", "once", "records"],
     "domain": ["checks", "face", "frame", "records", "vectors"],
-    "critical": ["critical", "checks", "domain", "face", "frame", "objectives.base", "objectives.metered", "records"],
+    "critical": [
+        "critical",
+        "checks",
+        "domain",
+        "face",
+        "frame",
+        "objectives.base",
+        "objectives.metered",
+        "once",
+        "records",
+    ],
     "subsolvers": [
         "subsolvers",
         "checks",

@@ -26,10 +26,11 @@ from tercet.critical.errors import (
     digits,
     errors_of,
     newton_step,
+    spans_of,
     told_from_zero,
     told_spans,
 )
-from tercet.critical.looks import FAR, LOOKED, VISIBLE, Doubt, Seen, Sight, WayDown, directions, look_along, sides_of
+from tercet.critical.looks import LOOKED, VISIBLE, Doubt, Seen, Sight, WayDown, directions, look_along, sides_of
 from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_on_cone, lowest_pair
 from tercet.critical.proof import proved
 from tercet.critical.tolerances import Tolerances
@@ -37,6 +38,7 @@ from tercet.domain import EVERYWHERE, Domain
 from tercet.frame import FAINT, Reach
 from tercet.objectives.base import NotFiniteError, Traits
 from tercet.objectives.metered import MeteredPoint
+from tercet.once import once
 from tercet.records import Certificate, Flags, Matrix, Vector
 
 SHOWS = 0.1  # of what Newton's step promises: where f falls by as much, it is more than rounding
@@ -69,15 +71,26 @@ class Examination:
     seed: int
     way: Travelled
     domain: Domain = EVERYWHERE  # where f can be looked at
+    forms: bool = False  # B is formed
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.g, self.x = self.point.gradient(), self.point.x
         self.notes = [self.traits.provenance]
-        # by what f beside x differs from its Taylor polynomial, and what rounding explains
-        self.off = self.rounded = 0.0
-        spans = Reach(np.maximum(self.way.reach.size, np.abs(self.x)), self.way.reach.moved).spans
-        self.around = sides_of(self.x, self.traits.epsilon, np.where(self.x == 0.0, spans, np.abs(self.x)))[0]
+        self.off = self.rounded = 0.0  # how far f beside x misses its polynomial, and what rounding explains of that
+
+    @once
+    def around(self) -> tuple[Vector, Vector]:
+        """Two points beside x, as far as rounding is told from what f does: beside |x_j|, or where x_j is 0 beside its
+        span, or, if that is less, a length over which f bends by no more than its size and how far it fell."""
+        sizes = np.abs(self.x)
+        if self.forms and not np.all(self.x):
+            spans = Reach(np.maximum(self.way.reach.size, sizes), self.way.reach.moved).spans
+            size = abs(self.point.value()) + max(0.0, np.nan_to_num(self.way.gained, nan=0.0, posinf=0.0))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                bent = np.sqrt((size or np.inf) / np.abs(np.diag(self.point.hessian())))
+            sizes = np.where(self.x == 0.0, np.fmin(spans, bent), sizes)
+        return sides_of(self.x, self.traits.epsilon, sizes)[0]
 
     def second(self) -> tuple[Vector, Matrix]:
         """The lowest eigenvalues with their vectors: all of them where B is formed, else those that products tell."""
@@ -269,7 +282,7 @@ def certify(
 
 def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown | None]:
     """With the Hessian as a matrix."""
-    t, epsilon, point = exam.tolerances, exam.traits.epsilon, exam.point
+    t, epsilon, point, exam.forms = exam.tolerances, exam.traits.epsilon, exam.point, True
     values, vectors = exam.second()
     way = Reach(np.maximum(exam.way.reach.size, np.abs(exam.x)), exam.way.reach.moved)
     told = exam.told(way.spans)
@@ -319,14 +332,6 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     )
     bound = proved(point, B, exam.g) if certificate.holds and certificate.strict and t.order >= 3 else None
     return certificate if bound is None else replace(certificate, bound_x=tuple(bound.tolist())), seen.way_down
-
-
-def spans_of(now: Reach, far: Vector, before: Vector) -> Vector:
-    """How far each x_j reaches: an x_j that never left 0, and along which f bends no more, is not without end."""
-    if not before.size:
-        return now.spans
-    along_the_way = replace(now, bend=np.maximum(now.bend, before)).spans
-    return np.where(far > 0.0, now.spans, np.minimum(now.spans, FAR * along_the_way))
 
 
 def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:

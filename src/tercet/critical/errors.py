@@ -15,6 +15,8 @@ from math import log10
 
 import numpy as np
 
+from tercet.critical.looks import FAR
+from tercet.frame import Reach
 from tercet.records import Matrix, Vector
 
 REGULAR = 0.2  # |u| / |s| up to which Newton's step tells the error
@@ -140,6 +142,14 @@ def errors_of(
         e, beyond, regular = ways[int(np.argmax(shares))], 2.0 * max(corrections), max(shares) <= REGULAR
     found = np.abs(s) + beyond * widths + floor + 2 * epsilon * np.abs(x)
     return Errors(s, e, 0.5 * size**2, found, floor, regular, float(np.linalg.norm(noise)))
+
+
+def spans_of(now: Reach, far: Vector, before: Vector) -> Vector:
+    """How far each x_j reaches: an x_j that never left 0, and along which f bends no more, is not without end."""
+    if not before.size:
+        return now.spans
+    along_the_way = replace(now, bend=np.maximum(now.bend, before)).spans
+    return np.where(far > 0.0, now.spans, np.minimum(now.spans, FAR * along_the_way))
 
 
 def told_spans(far: Vector, error: Vector, D: Vector) -> Vector:
