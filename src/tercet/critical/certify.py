@@ -289,12 +289,10 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     B = point.hessian() if told.all() else point.hessian() * np.outer(told, told)
     now, far = replace(way, bend=np.abs(np.diag(B))), np.maximum(way.size, way.moved)
     D = spans_of(now, far, exam.way.reach.bend)
-    least = max(epsilon, exam.traits.blur / RESOLVED)
-    curvature = Curvature.of(B, now.lengths(D, epsilon**2), least, D)
+    curvature = Curvature.of(B, now.lengths(D, epsilon**2), max(epsilon, exam.traits.blur / RESOLVED), D)
     noise, of_f = exam.rounding()
-    noise = np.where(B.any(axis=1), noise, 0.0)
     third = (lambda s: point.third_product(s, s)) if t.order >= 3 else None
-    errors = errors_of(curvature, exam.g, noise, third, exam.x, epsilon)
+    errors = errors_of(curvature, exam.g, np.where(B.any(axis=1), noise, 0.0), third, exam.x, epsilon)
     chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
     sure = curvature
     if t.order >= 2:
