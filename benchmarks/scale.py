@@ -82,11 +82,11 @@ def recorded() -> Iterator[list[tuple[int, float, float]]]:
             seen.append((self.model.traffic.rounds, f, time.perf_counter()))
         return total
 
-    ShardedPoint.sweep = sweep  # type: ignore[method-assign]
+    ShardedPoint.sweep = sweep  # type: ignore[method-assign] # watched for this run
     try:
         yield seen
     finally:
-        ShardedPoint.sweep = plain  # type: ignore[method-assign]
+        ShardedPoint.sweep = plain  # type: ignore[method-assign] # as it was
 
 
 def reached(seen: list[tuple[int, float, float]], target: float, start: float) -> tuple[float, float]:
@@ -176,7 +176,7 @@ def read_alone(data: tercet.Shards) -> None:
     """All bytes, and nothing else."""
     room = memoryview(bytearray(1 << 21))
     for i in range(len(data)):
-        for path in data.source.paths(i):  # type: ignore[attr-defined]
+        for path in data.source.paths(i):  # type: ignore[attr-defined] # of files, which these are
             with open(path, "rb", buffering=0) as file:
                 while file.readinto(room):
                     pass
