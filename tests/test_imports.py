@@ -17,9 +17,10 @@ ALLOWED = {
     "checks": [],
     "vectors": ["records"],
     "watch": ["records"],
+    "threads": [],
     "shards": ["shards", "checks", "once", "records", "watch"],
     "once": [],
-    "objectives": ["objectives", "shards", "checks", "domain", "once", "records", "vectors", "watch"],
+    "objectives": ["objectives", "shards", "checks", "domain", "once", "records", "threads", "vectors", "watch"],
     "sampling": ["sampling", "checks", "records"],
     "model": ["records", "vectors"],
     "frame": ["once", "records"],
@@ -72,7 +73,9 @@ ALLOWED = {
         "records",
         "result",
         "storage",
+        "threads",
         "vectors",
+        "watch",
     ],
 }
 LEAVES = [

@@ -16,11 +16,12 @@ from uuid import uuid4
 
 from distributed import Client, Future
 
-from tercet.objectives.sharded.engine import Traffic, Work, one_thread, timed
+from tercet.objectives.sharded.engine import Traffic, Work, timed
 from tercet.objectives.sharded.survey import Digest
 from tercet.shards import Shards
 from tercet.shards.ahead import ahead
 from tercet.shards.layout import Block, Layout, Room
+from tercet.threads import one_thread
 from tercet.watch import Look, unwatched
 
 PAUSE = 0.1  # seconds between two looks at the clock and at the cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ from tercet.result import Info, Result
 from tercet.sampling import Adaptive, Fixed, Full, Growing, Progressive, Ranges, Theory
 from tercet.storage import UNREADABLE
 from tercet.subsolvers import Accelerated, Dense, GaussNewton, GradientDescent, Krylov, Subspace
+from tercet.threads import one_thread
+from tercet.watch import LONG
 
 Tolerance = float | Tolerances | None
 PARTS: dict[str, type] = {
@@ -177,8 +180,11 @@ def launch(
         x0 = bound.restore(bound.x0.copy())
         every = settings["checkpoint_every"]
         loop.writer = Writer(Path(path), settings, target.fingerprint(), x0, run.n, every, len(loop.rows))
-    status, error = loop.go()
-    return replace(loop.finish(status, error, repr(method)), infers=infers(target, settings.get("bounds")))
+    # Beside a device threads of the host are worth less than what they take from the one that feeds it.
+    with one_thread() if run.traits.on_device and run.d < LONG else nullcontext():
+        status, error = loop.go()
+        result = loop.finish(status, error, repr(method))
+    return replace(result, infers=infers(target, settings.get("bounds")))
 
 
 def infers(target: Problem, bounds: Any = None) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -246,7 +246,8 @@ class SumObjective:
     @property
     def traits(self) -> Traits:
         """A Hessian is a product for each variable, some of them at once."""
-        return sum_traits(self.d, "derivatives by JAX", float(np.finfo(self.dtype).eps))
+        of_any = sum_traits(self.d, "derivatives by JAX", float(np.finfo(self.dtype).eps))
+        return replace(of_any, on_device=self.jax.default_backend() != "cpu")
 
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""

@@ -214,7 +214,8 @@ class SumObjective:
     @property
     def traits(self) -> Traits:
         """A Hessian is a product for each variable, some of them at once."""
-        return sum_traits(self.d, "derivatives by PyTorch", float(torch.finfo(self.structure.dtype).eps))
+        of_any = sum_traits(self.d, "derivatives by PyTorch", float(torch.finfo(self.structure.dtype).eps))
+        return replace(of_any, on_device=self.structure.device.type != "cpu")
 
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import tercet
 from tercet import LinearModel, Shards, Status
 from tercet.objectives.capabilities import result_of
-from tercet.objectives.sharded.engine import Local, Traffic, one_thread
+from tercet.objectives.sharded.engine import Local, Traffic
 from tercet.objectives.sharded.sums import Gradient, Hessian, Product, Value
 from tercet.objectives.sharded.survey import Digest
 from tercet.shards.keys import by_key, keys
@@ -248,18 +248,6 @@ def test_the_clock_is_looked_at_while_a_shard_is_read():
     result = tercet.minimize(model, max_seconds=0.4)
     assert result.status is Status.MAX_SECONDS
     assert time.monotonic() - begun < 20
-
-
-def test_blas_is_given_back_as_it_was():
-    pool = pytest.importorskip("threadpoolctl")
-
-    def threads():
-        return [lib["num_threads"] for lib in pool.threadpool_info() if lib["user_api"] == "blas"]
-
-    before = threads()
-    with one_thread(), one_thread():
-        assert set(threads()) == {1}
-    assert threads() == before
 
 
 def test_digests_are_those_of_the_manifest_or_of_a_pass(tmp_path):

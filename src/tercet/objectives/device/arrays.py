@@ -39,6 +39,7 @@ class Arrays(Protocol):
     xp: Any  # the namespace of the library
     whole: bool  # elementwise formulas are compiled, or scattered over devices, and take all rows at once
     fused: bool  # a Gram matrix of rows in the precision of sums needs no second copy of them
+    accelerated: bool  # other processors than the host's do the work
     device: str  # in words
     data: np.dtype[Any]  # of X
     kind: np.dtype[Any]  # of sums, margins and coefficients
@@ -119,6 +120,7 @@ class PlainArrays:
 
     whole = False
     fused = False
+    accelerated = False  # as far as is known
 
     def __init__(self, xp: Any, device: Any, data: Any, kind: Any):
         self.xp, self.place, self.device = xp, device, str(device)
@@ -198,7 +200,7 @@ class TorchArrays:
         self.data, self.kind = np.dtype(data), np.dtype(kind)
         self.wide = getattr(torch, self.kind.name)
         self.expit = torch.sigmoid
-        self.several = device.type != "cpu"  # products of parts of the rows are made at once
+        self.accelerated = device.type != "cpu"
         self.sweep = fused_products(device) if self.kind == np.float64 else None
         self.fused = self.sweep is not None
         self.buffer: Any = None
@@ -258,7 +260,7 @@ class TorchArrays:
         """total + A' diag(c) A: d x d matrices of as many parts of the rows as make a device busy."""
         if self.sweep is not None:
             return self.sweep.add_gram(total, A, c)
-        xp, (m, d), b = self.xp, A.shape, batches_of(A.shape[1]) if self.several else 1
+        xp, (m, d), b = self.xp, A.shape, batches_of(A.shape[1]) if self.accelerated else 1
         total = xp.zeros((b, d, d), dtype=self.wide, device=self.place) if total is None else total
         k, rest = m // b, m % b
         scaled = xp.mul(A, c[:, None], out=self.room(m, d))
@@ -294,6 +296,7 @@ class CupyArrays:
 
     whole = False
     fused = False
+    accelerated = True
 
     def __init__(self, device: Any, data: Any, kind: Any):
         import cupy

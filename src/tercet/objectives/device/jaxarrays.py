@@ -29,6 +29,7 @@ class JaxArrays:
         self.devices = sorted(X.devices(), key=lambda each: each.id)
         self.parts = parts_of(X)
         names = sorted({each.platform for each in self.devices})
+        self.accelerated = names != ["cpu"]
         self.device = f"{'/'.join(names)}:{','.join(str(each.id) for each in self.devices)}"
         self.gram, self.groups = compiled_sums(self.kind.name)
 

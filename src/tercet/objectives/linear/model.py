@@ -118,6 +118,7 @@ class LinearModel:
             dense=not wide,
             images=True,
             scattered=data.view.table.scattered,
+            on_device=data.view.table.arrays.accelerated,
             provenance=data.provenance,
             epsilon=data.epsilon,
         )

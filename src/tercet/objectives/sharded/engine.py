@@ -7,16 +7,15 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
-from threading import Lock
 from time import perf_counter
 from typing import Any, Protocol
 
 from tercet.shards import Shards
 from tercet.shards.ahead import ahead
 from tercet.shards.layout import Block, Layout, Room
+from tercet.threads import one_thread
 from tercet.watch import Look, unwatched
 
 PAUSE = 0.1  # seconds between two looks at the clock
@@ -161,54 +160,6 @@ def timed(traffic: Traffic, layout: Layout, only: Sequence[int] | None) -> Itera
     traffic.seconds += perf_counter() - started
     traffic.rounds += only is None
     traffic.bytes += layout.bytes if only is None else sum(layout.extents[i].bytes for i in only)
-
-
-# threads of BLAS ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class Threads:
-    """How many callers want BLAS to use one thread; the last of them gives back what it was."""
-
-    lock: Lock = field(default_factory=Lock)
-    callers: int = 0
-    limiter: Any = None
-
-
-THREADS = Threads()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """BLAS on one thread meanwhile, where threadpoolctl is there: how it splits a sum shows in the last bits."""
-    with THREADS.lock:
-        THREADS.callers += 1
-        if THREADS.callers == 1:
-            THREADS.limiter = limited()
-    try:
-        yield
-    finally:
-        with THREADS.lock:
-            THREADS.callers -= 1
-            if THREADS.callers == 0 and THREADS.limiter is not None:
-                THREADS.limiter.restore_original_limits()
-                THREADS.limiter = None
-
-
-def limited() -> Any:
-    """The limit, or None where threadpoolctl is not installed."""
-    libraries = controller()
-    return None if libraries is None else libraries.limit(limits=1, user_api="blas")
-
-
-@cache
-def controller() -> Any:
-    """The libraries of threads in this process, as threadpoolctl found them once: that takes some milliseconds."""
-    with suppress(ModuleNotFoundError):
-        from threadpoolctl import ThreadpoolController
-
-        return ThreadpoolController()
-    return None
 
 
 # seen on the terminal -------------------------------------------------------------------------------------------------
