@@ -54,14 +54,16 @@ def agreement(found: np.ndarray, certified: np.ndarray) -> float:
 
 def difference(p: Regression) -> Callable[..., Any]:
     """The residual of one example."""
-    return lambda b, x, y: p.model(b, x) - y
+    model = p.model
+    return lambda b, x, y: model(b, x) - y
 
 
 def positional(p: Regression) -> Callable[..., Any]:
     """The model as `curve_fit` takes it."""
     import jax.numpy as jnp
 
-    return lambda x, *b: p.model(jnp.stack(b), x)
+    model = p.model
+    return lambda x, *b: model(jnp.stack(b), x)
 
 
 def ours(p: Regression) -> Callable[[np.ndarray], Outcome]:

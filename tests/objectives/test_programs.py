@@ -44,6 +44,35 @@ def test_other_data_compile_nothing_and_have_their_own_answer(name, compiles):
     np.testing.assert_allclose(second.x, [2 * first.x[0], first.x[1]], rtol=1e-6)
 
 
+MODELS = {
+    "FiniteSum": lambda p, x, y: (p[0] * jnp.exp(-p[1] * x) - y) ** 2,
+    "Residuals": lambda p, x, y: p[0] * jnp.exp(-p[1] * x) - y,
+    "curve_fit": lambda x, a, b: a * jnp.exp(-b * x),
+    "curve_fit_many": lambda x, a, b: a * jnp.exp(-b * x),
+    "function": lambda p: (p[0] - 1.0) ** 2 + jnp.exp(p[1]) - p[1],
+}
+CALLS = {
+    "FiniteSum": lambda f, y: tercet.minimize(tercet.FiniteSum(f, (X, y)), np.ones(2)),
+    "Residuals": lambda f, y: tercet.minimize(tercet.Residuals(f, (X, y)), np.ones(2)),
+    "curve_fit": lambda f, y: tercet.curve_fit(f, X, y),
+    "curve_fit_many": lambda f, y: tercet.curve_fit_many(f, X, y[None]),
+    "function": lambda f, y: tercet.minimize(f, y[:2]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_function_is_traced_once_and_compiled_once(name, monkeypatch):
+    monkeypatch.setattr(programs, "CACHE", programs.OrderedDict())
+    traces, real = [], jax.make_jaxpr
+    monkeypatch.setattr(jax, "make_jaxpr", lambda f: traces.append(f) or real(f))
+    CALLS[name](MODELS[name], Y)
+    held = len(programs.CACHE)
+    for factor in (2.0, 3.0):
+        CALLS[name](MODELS[name], factor * Y)
+    assert len(traces) == 1
+    assert len(programs.CACHE) == held
+
+
 def test_a_number_that_changed_is_another_program(compiles):
     power = [2.0]
 

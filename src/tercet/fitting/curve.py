@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Difference:
     """(f(x, *p) - y) / sigma as one example, equal for equal f, so that other data compile nothing."""
 
     f: Callable[..., Any]
+    means: ClassVar[tuple[str, ...]] = ("f",)  # what it is made of (`tercet.objectives.meaning`)
 
     def __call__(self, p: Any, x: Any, y: Any, weigh: Any) -> Any:
         """Of one vector of parameters."""

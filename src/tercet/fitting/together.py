@@ -13,6 +13,7 @@ from tercet.fitting import steps
 from tercet.fitting.batch import LEAST, BatchKernels
 from tercet.fitting.curve import Difference, Fit, numbers
 from tercet.objectives.jaxtools import import_jax
+from tercet.objectives.meaning import meaning
 from tercet.objectives.programs import compiled, traced
 from tercet.records import Matrix, Status, Tensor, Vector
 
@@ -68,7 +69,8 @@ class Batch:
             jax = import_jax("curve_fit_many")
             with jax.enable_x64(True):
                 one = tuple(jax.ShapeDtypeStruct((), np.float64) for _ in range(d))
-                program = traced(jax, Difference(f), one, x, y[0], weigh[0] if weigh.ndim == 2 else weigh)
+                first = (x, y[0], weigh[0] if weigh.ndim == 2 else weigh)
+                program = traced(jax, Difference(f), one, *first, means=meaning(Difference(f)))
         except Exception:
             return None
         if [shape.shape for shape in program.closed.out_avals] != [y.shape[1:]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tercet.checks import plain_array, refuse_masked, whole
 from tercet.objectives.base import Bound, Traits, digest, name_of
-from tercet.objectives.jaxtools import flatten, import_jax, precision
+from tercet.objectives.jaxtools import flatten, import_jax, precision, told_at
 from tercet.objectives.programs import compiled, traced
 from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
@@ -88,11 +88,13 @@ class FiniteSum:
         start, unravel, restore = flatten(x0, dtype)
         structure = (jax.tree_util.tree_structure(x0), tuple(np.shape(a) for a in jax.tree_util.tree_leaves(x0)), dtype)
         if structure not in self._compiled:
-            self._compiled[structure] = self.compile(unravel, start, dtype)
+            self._compiled[structure] = self.compile(unravel, start, dtype, told_at(jax, x0, self.loss))
         data, kernels = self._compiled[structure]
         return Bound(SumObjective(start.size, self.n, self.chunk, data, kernels, dtype, jax), start, restore)
 
-    def compile(self, unravel: Callable[[Any], Any], start: Vector, dtype: np.dtype[Any]) -> tuple[Any, ChunkedKernels]:
+    def compile(
+        self, unravel: Callable[[Any], Any], start: Vector, dtype: np.dtype[Any], means: Any
+    ) -> tuple[Any, ChunkedKernels]:
         """The data on the device and the compiled sums, for one structure of parameters."""
         jax = import_jax("FiniteSum")
         with jax.enable_x64(dtype == np.float64):
@@ -100,17 +102,24 @@ class FiniteSum:
             example = jax.tree_util.tree_map(lambda leaf: leaf[0], data)
             few = COLUMNS if self.on_cpu else DEVICE_COLUMNS
             loss = lambda x, *e: self.loss(unravel(x), *e)  # noqa: E731 (of a flat x)
-            return data, kernels_of(jax, loss, start.size, dtype, example, self.chunk, few)
+            return data, kernels_of(jax, loss, start.size, dtype, example, self.chunk, few, means)
 
 
 def kernels_of(
-    jax: Any, loss: Callable[..., Any], d: int, dtype: np.dtype[Any], example: Any, chunk: int, columns: int
+    jax: Any,
+    loss: Callable[..., Any],
+    d: int,
+    dtype: np.dtype[Any],
+    example: Any,
+    chunk: int,
+    columns: int,
+    means: Any = None,
 ) -> ChunkedKernels:
     """The compiled sums of a loss of a flat x and one example, which serve for every program of the same text;
     ValueError where JAX cannot trace it, or where it gives no scalar."""
     x = jax.ShapeDtypeStruct((d,), dtype)
     try:
-        program = traced(jax, loss, x, *example)
+        program = traced(jax, loss, x, *example, means=means)
     except Exception as error:
         raise ValueError(
             "FiniteSum(loss=...): JAX could not trace loss(params, *example), "

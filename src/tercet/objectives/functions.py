@@ -10,7 +10,7 @@ import numpy as np
 
 from tercet.objectives.base import Bound, Traits, as_start, digest, name_of
 from tercet.objectives.callables import DENSE_LIMIT, FORMED_THIRD, CallObjective
-from tercet.objectives.jaxtools import derivative_family, flatten, import_jax, precision
+from tercet.objectives.jaxtools import derivative_family, flatten, import_jax, precision, told_at
 from tercet.objectives.programs import compiled, traced
 from tercet.records import Matrix, Rows, Tensor, Vector
 
@@ -65,7 +65,9 @@ class Function:
         start, unravel, restore = flatten(tree, dtype)
         with jax.enable_x64(dtype == np.float64):
             try:
-                program = traced(jax, lambda x: self.fun(unravel(x)), jax.ShapeDtypeStruct(start.shape, dtype))
+                flat = jax.ShapeDtypeStruct(start.shape, dtype)
+                means = told_at(jax, tree, self.given["function"], *self.args)
+                program = traced(jax, lambda x: self.fun(unravel(x)), flat, means=means)
             except Exception as error:
                 if isinstance(tree, np.ndarray):
                     return None  # not a JAX function; if it is broken otherwise, its first call will tell

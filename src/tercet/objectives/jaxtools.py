@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tercet.checks import plain_array
+from tercet.objectives.meaning import meaning
 from tercet.records import Vector
 
 
@@ -52,6 +53,12 @@ def flatten(x0: Any, dtype: np.dtype[Any]) -> tuple[Vector, Callable[[Any], Any]
             return jax.tree_util.tree_map(np.asarray, unravel(np.asarray(x, dtype=dtype)))
 
     return start, unravel, restore
+
+
+def told_at(jax: Any, tree: Any, *things: Any) -> Any:
+    """The meaning of functions and other values with parameters of a structure; None where it is not told."""
+    means, (leaves, structure) = meaning(*things), jax.tree_util.tree_flatten(tree)
+    return None if means is None else (*means, structure, tuple(np.shape(leaf) for leaf in leaves))
 
 
 def derivative_family(jax: Any, f: Callable[..., Any]) -> dict[str, Callable[..., Any]]:

@@ -1,8 +1,9 @@
 """What a JAX function does, as a text: two functions with the same text are compiled once.
 
-A function is traced at every call, which takes a few milliseconds and sees what it closes over as it is now; compiling
-it takes a thousand times as long. What is traced, operation by operation with every number in it, is the key to what
-was compiled before. Arrays that the function closes over are arguments of the program, and need not be the same.
+A function is traced at every call, which takes a few milliseconds and sees what it closes over as it is now, unless all
+that it is made of is known to be the same (`tercet.objectives.meaning`); compiling it takes a thousand times as long.
+What is traced, operation by operation with every number in it, is the key to what was compiled before. Arrays that the
+function closes over are arguments of the program, and need not be the same.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-KEPT = 64  # compiled programs
+from tercet.once import once
+
+KEPT = 128  # programs, traced and compiled
 LOCK = Lock()
 CACHE: OrderedDict[Any, Any] = OrderedDict()
 
@@ -29,12 +32,12 @@ class Program:
     text: str | None  # a digest of it; None: it has parts that cannot be compared
     tree: Any  # the structure of its arguments
 
-    @property
+    @once
     def consts(self) -> tuple[Any, ...]:
         """The arrays that it closes over."""
         return tuple(np.asarray(c) for c in self.closed.consts)
 
-    @property
+    @once
     def key(self) -> str | None:
         """Text and arrays."""
         if self.text is None:
@@ -54,13 +57,22 @@ class Program:
         return run
 
 
-def traced(jax: Any, function: Callable[..., Any], *arguments: Any) -> Program:
-    """A function of arrays, traced on arguments of these shapes; what it raises is let through."""
-    closed = jax.make_jaxpr(function)(*arguments)
-    lines: list[str] = []
-    known = describe(closed.jaxpr, lines)
-    text = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    return Program(closed, text if known else None, jax.tree_util.tree_structure(arguments))
+def traced(jax: Any, function: Callable[..., Any], *arguments: Any, means: Any = None) -> Program:
+    """A function of arrays, traced on arguments of these shapes; what it raises is let through.
+
+    Where `means` tells what the function does it is traced once.
+    """
+    leaves, tree = jax.tree_util.tree_flatten(arguments)
+
+    def trace() -> Program:
+        closed = jax.make_jaxpr(function)(*arguments)
+        lines: list[str] = []
+        known = describe(closed.jaxpr, lines)
+        text = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return Program(closed, text if known else None, tree)
+
+    shapes = tuple((np.shape(leaf), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves)
+    return compiled(None if means is None else ("traced", means, tree, shapes, jax.config.jax_enable_x64), trace)
 
 
 def compiled(key: Any, make: Callable[[], Any]) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tercet.checks import plain_array, refuse_masked, whole
 from tercet.objectives.base import Bound, as_start, digest, name_of
-from tercet.objectives.jaxtools import flatten, import_jax, precision
+from tercet.objectives.jaxtools import flatten, import_jax, precision, told_at
 from tercet.objectives.programs import compiled, traced
 from tercet.objectives.residuals.calls import CallResiduals
 from tercet.objectives.residuals.outer import Outer
@@ -122,7 +122,8 @@ class Residuals:
             return self.residual(unravel(x), *e)
 
         call = "Residuals(residual=...)"
-        width, kernels = kernels_of(jax, call, residual, self.loss, start, dtype, example)
+        means = told_at(jax, x0, self.residual)
+        width, kernels = kernels_of(jax, call, residual, self.loss, start, dtype, example, means)
         size = min(self.chunk, self.n)
         l2 = penalties(self.l2, x0, start.size)
         objective = TracedResiduals(
@@ -132,13 +133,20 @@ class Residuals:
 
 
 def kernels_of(
-    jax: Any, call: str, residual: Callable[..., Any], loss: Outer, start: Vector, dtype: np.dtype[Any], example: Any
+    jax: Any,
+    call: str,
+    residual: Callable[..., Any],
+    loss: Outer,
+    start: Vector,
+    dtype: np.dtype[Any],
+    example: Any,
+    means: Any = None,
 ) -> tuple[int, ResidualKernels]:
     """How many residuals an example has, and the compiled functions, which serve for every program of the same text."""
     with jax.enable_x64(dtype == np.float64):
         x = jax.ShapeDtypeStruct(start.shape, dtype)
         try:
-            program = traced(jax, residual, x, *example)
+            program = traced(jax, residual, x, *example, means=means)
         except Exception as error:
             raise ValueError(f"{call}: JAX could not trace it, it raised {type(error).__name__}: {error}") from error
         shapes = program.closed.out_avals
@@ -204,7 +212,14 @@ class ResidualVector:
         try:
             one = (np.zeros(1, dtype=dtype),)
             width, kernels = kernels_of(
-                jax, "Residuals.of(fun=...)", lambda x, _: self.fun(unravel(x)), self.loss, start, dtype, one
+                jax,
+                "Residuals.of(fun=...)",
+                lambda x, _: self.fun(unravel(x)),
+                self.loss,
+                start,
+                dtype,
+                one,
+                told_at(jax, tree, self.fun),
             )
         except ValueError:
             if isinstance(tree, np.ndarray):
