@@ -35,6 +35,7 @@ from benchmarks.giant_dane import Machines, dane, giant
 from tercet.objectives.sharded import ShardedLinearModel
 from tercet.objectives.sharded.point import ShardedPoint
 from tercet.objectives.sharded.sums import Value
+from tercet.shards.abreast import abreast
 
 GAP = 1e-8
 SHARDS = 16
@@ -172,25 +173,68 @@ def best(work: Callable[[], Any], times: int = 3) -> float:
     return min(spent)
 
 
-def read_alone(data: tercet.Shards) -> None:
+def read_alone(data: tercet.Shards, threads: int = 1) -> None:
     """All bytes, and nothing else."""
-    room = memoryview(bytearray(1 << 21))
-    for i in range(len(data)):
+
+    def one(i: int, over: Any) -> None:
+        room = memoryview(bytearray(1 << 21))
         for path in data.source.paths(i):  # type: ignore[attr-defined] # of files, which these are
             with open(path, "rb", buffering=0) as file:
                 while file.readinto(room):
                     pass
 
+    for _ in abreast(one, range(len(data)), threads):
+        pass
 
-def one_pass(data: tercet.Shards) -> dict[str, Any]:
-    """A pass for f and its gradient, over reading the bytes alone."""
+
+def forget(data: tercet.Shards) -> None:
+    """Have the system drop the files from its page cache."""
+    for i in range(len(data)):
+        for path in data.source.paths(i):  # type: ignore[attr-defined] # of files, which these are
+            with open(path, "rb", buffering=0) as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def in_turns(
+    works: dict[str, Callable[[], Any]], before: Callable[[], Any], times: int
+) -> dict[str, tuple[float, float]]:
+    """The shortest of some runs of each, in seconds and in seconds of processors; they take turns, so that they share
+    what else the machine does."""
+    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for _ in range(times):
+        for name, work in works.items():
+            before()
+            begun = time.perf_counter(), time.process_time()
+            work()
+            spent[name].append((time.perf_counter() - begun[0], time.process_time() - begun[1]))
+    return {name: (min(t for t, _ in each), min(t for _, t in each)) for name, each in spent.items()}
+
+
+def one_pass(data: tercet.Shards, times: int) -> dict[str, Any]:
+    """A pass for f and its gradient, over reading the bytes alone, from the page cache and from the disk."""
     model = tercet.LinearModel(data, loss="logistic", l2=1e-6)
     point = model.over(None).at(np.full(model.d, 0.01))
     point.first()
-    alone, whole = best(lambda: read_alone(data)), best(point.first)
-    rate = data.layout.bytes / 1e9
-    print(f"  pass {whole:.2f} s, {rate / whole:.2f} GB/s; reading alone {alone:.2f} s; ratio {whole / alone:.2f}")
-    return {"pass": whole, "reading": alone, "ratio": whole / alone}
+    threads = model.driver.engine.threads
+    works = {
+        "reading": lambda: read_alone(data),
+        "reading, all": lambda: read_alone(data, threads),
+        "pass": point.first,
+    }
+    out: dict[str, Any] = {}
+    for name, before, count in (
+        ("page cache", lambda: None, times),
+        ("disk", lambda: forget(data), max(3, times // 8)),
+    ):
+        found = in_turns(works, before, count)
+        alone, both, whole = (found[key] for key in works)
+        rates = [data.layout.bytes / 1e9 / seconds for seconds, _ in (whole, alone, both)]
+        print(f"  {name}: pass {rates[0]:.2f} GB/s; reading alone {rates[1]:.2f} by one thread, {rates[2]:.2f} by all")
+        print(f"    seconds over reading's {whole[0] / alone[0]:.2f}, over that by all {whole[0] / both[0]:.2f}; "
+              f"processor time over reading's {whole[1] / alone[1]:.2f}")  # fmt: skip
+        out[name] = found
+    return out
 
 
 def memory(folder: Path, share: float) -> dict[str, Any]:
@@ -279,6 +323,9 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--sample", type=float, default=0.05)
     parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument(
+        "--turns", type=int, default=24, help="runs of a pass and of reading, of which the shortest counts"
+    )
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
@@ -298,7 +345,7 @@ def main() -> None:
         shards = {kind: generate(folder / kind, rows, options.columns, kind) for kind in kinds}
         parts: dict[str, Callable[[], dict[str, Any]]] = {
             "rounds": lambda: rounds({k: v for k, v in shards.items() if k != "ordered"}, options.sample),
-            "pass": lambda: one_pass(shards["independent"]),
+            "pass": lambda: one_pass(shards["independent"], options.turns),
             "memory": lambda: memory(folder / "independent", options.sample),
             "dask": lambda: with_dask(shards["independent"]),
             "kills": lambda: kills(shards["independent"], options.kills, options.sample),

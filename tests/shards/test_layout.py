@@ -1,4 +1,4 @@
-"""Rows are numbered through, windows depend on the shape alone, and a room is used in turns."""
+"""Rows are numbered through, windows depend on the shape alone, and a room is used again."""
 
 import itertools
 
@@ -23,13 +23,12 @@ def test_windows_cover_all_rows_once():
         assert max(b - a for a, b in cuts) <= max(64, (1 << 21) // (8 * columns))
 
 
-def test_a_room_keeps_the_last_windows_apart_and_uses_its_memory_again():
-    room, made = Room(turns=4), []
-    for k in range(12):
-        array = room.array(3 + k % 2, 5, np.float64)
-        array[:] = k
-        made.append(array)
-        for j in range(max(0, k - 3), k + 1):
-            assert np.all(made[j] == j)
-    assert made[11].base is made[3].base or np.shares_memory(made[11], made[7])
-    assert not np.shares_memory(made[11], made[10])
+def test_a_room_is_used_again_by_name_and_grows():
+    room = Room()
+    first, other = room.array("X", (3, 5), np.float64), room.array("y", (3,), np.float32)
+    first[:], other[:] = 1.0, 2.0
+    assert not np.shares_memory(first, other)
+    assert (first.shape, other.dtype) == ((3, 5), np.float32)
+    assert np.shares_memory(room.array("X", (2, 5), np.float64), first)
+    assert room.array("X", (30, 5), np.float64).shape == (30, 5)
+    assert np.all(other == 2.0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
+from threading import local
 from time import perf_counter, sleep
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,6 @@ from distributed import Client, Future
 from tercet.objectives.sharded.engine import Traffic, Work, timed
 from tercet.objectives.sharded.survey import Digest
 from tercet.shards import Shards
-from tercet.shards.ahead import ahead
 from tercet.shards.layout import Block, Layout, Room
 from tercet.threads import one_thread
 from tercet.watch import Look, unwatched
@@ -28,7 +28,7 @@ PAUSE = 0.1  # seconds between two looks at the clock and at the cluster
 PATIENCE = 300.0  # seconds without any task that ends, before a cluster is given up
 RETRIES = 2  # of a task that raises: a read may fail once
 GONE = ("closed", "closing")
-ROOMS: list[Room] = []  # of this worker, for the tasks to come
+ROOMS = local()  # of each thread of a worker, for the tasks to come
 LOST = 15.0  # seconds that a scheduler may be away
 
 
@@ -45,21 +45,18 @@ class Done:
 
 
 def work_on(work: Work, blocks: Iterator[Block]) -> Done:
-    """A task's work in a worker: on one thread, reading ahead."""
+    """A task's work in a worker, on one thread."""
     try:
         with one_thread():
-            return Done(work(ahead(blocks)))
+            return Done(work(blocks))
     except ValueError as error:
         return Done(None, str(error))
 
 
 def on_shard(i: int, shards: Shards, work: Work) -> Done:
     """Work on shard i, which the worker opens itself."""
-    room = ROOMS.pop() if ROOMS else Room()
-    done = work_on(work, shards.blocks(i, room))
-    if done.refused is None:  # else the thread that reads ahead may still write into it
-        ROOMS.append(room)
-    return done
+    ROOMS.own = getattr(ROOMS, "own", None) or Room()
+    return work_on(work, shards.blocks(i, ROOMS.own))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,26 +80,19 @@ class Layout:
 
 @dataclass(eq=False)
 class Room:
-    """Memory that windows are read into, in turn, so that it is not asked of the system for each of them.
-
-    A block stays as it is until `turns` others were read: enough for those that wait in a queue, the one that is worked
-    on and the one that is read. Who keeps blocks for longer gives no room.
+    """Memory that windows are read into, one after the other: it is not asked of the system for each, and stays in the
+    cache. A block is there until the next one is read; who keeps blocks for longer gives no room.
     """
 
-    turns: int = 8
-    buffers: list[Any] = field(default_factory=list)
-    next: int = 0
+    buffers: dict[str, Any] = field(default_factory=dict)
 
-    def array(self, rows: int, columns: int, dtype: Any) -> Any:
-        """An array whose numbers are anything."""
-        size = rows * columns * np.dtype(dtype).itemsize
-        if len(self.buffers) < self.turns:
-            self.buffers.append(np.empty(0, dtype=np.uint8))
-        place = self.next % self.turns
-        if self.buffers[place].size < size:
-            self.buffers[place] = np.empty(size, dtype=np.uint8)
-        self.next += 1
-        return self.buffers[place][:size].view(dtype).reshape(rows, columns)
+    def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array whose numbers are anything, in the place of the last one of that name."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        buffer = self.buffers.get(name)
+        if buffer is None or buffer.size < size:
+            buffer = self.buffers[name] = np.empty(size, dtype=np.uint8)
+        return buffer[:size].view(dtype).reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,8 +39,9 @@ class Shards:
     - `Shards(folder)`: what `tercet shard` or `write_manifest` described in its manifest.json.
     - `Shards([X0, X1, ...], [y0, y1, ...])`: arrays, memory maps or sparse matrices.
     - `Shards(X, y)`: one large array that gives rows as it is sliced (memory map, zarr, HDF5), cut into shards.
-    - `Shards(read, shapes=[(rows, columns), ...])`: a function read(i) -> (X, y) or (X, y, weights); instead of the
-      shapes their number may be given, and every shard is then read once to know its shape.
+    - `Shards(read, shapes=[(rows, columns), ...])`: a function read(i) -> (X, y) or (X, y, weights), which several
+      threads may call at once; instead of the shapes their number may be given, and every shard is then read once to
+      know its shape.
 
     `weights` go with y, in the same form. Rows are numbered through, in the order of the shards. What is known of the
     shapes is checked here; what only the numbers tell (nan, targets that a loss does not take) in the first pass.
@@ -114,14 +115,15 @@ class Shards:
     def blocks(self, i: int, room: Room | None = None) -> Iterator[Block]:
         """The rows of shard i, few at a time where they are dense; OSError or ValueError that names it.
 
-        With a `room` (`tercet.shards.layout.Room`) a block is overwritten some blocks later.
+        With a `room` (`tercet.shards.layout.Room`) a block is overwritten by the next one.
         """
         extent = self.layout.extents[i]
         cuts = [(0, extent.rows)] if extent.sparse else windows(extent.rows, extent.columns)
         try:
             with self.source.open(i, room) as part:
                 for start, stop in cuts:
-                    yield block_of(i, start, stop, extent, *part(start, stop))
+                    X, y, w = part(start, stop)
+                    yield block_of(i, start, stop, extent, X, y, w, room)
         except OSError as error:
             raise OSError(f"shard {i} ({self.source.name(i)}) cannot be read: {error}") from error
 
@@ -266,12 +268,12 @@ def checked(source: Source, manifest: manifests.Manifest | None) -> Iterator[Ext
         yield extent
 
 
-def block_of(i: int, start: int, stop: int, extent: Extent, X: Any, y: Any, w: Any) -> Block:
+def block_of(i: int, start: int, stop: int, extent: Extent, X: Any, y: Any, w: Any, room: Room | None = None) -> Block:
     """What was read, as float64; ValueError where it is not what was known of it."""
     try:
-        A = sparse_matrix(X) if sp.issparse(X) else np.ascontiguousarray(plain_array(X), dtype=np.float64)
-        targets = np.ascontiguousarray(plain_array(y), dtype=np.float64)
-        weights = None if w is None else np.ascontiguousarray(plain_array(w), dtype=np.float64)
+        A = sparse_matrix(X) if sp.issparse(X) else as_float64("X as float64", X, room)
+        targets = as_float64("y as float64", y, room)
+        weights = None if w is None else as_float64("w as float64", w, room)
     except ValueError as error:
         raise ValueError(f"shard {i} is no table of real numbers ({error})") from error
     rows, wrong = stop - start, sp.issparse(X) != extent.sparse or (weights is not None) != extent.weighted
@@ -282,3 +284,13 @@ def block_of(i: int, start: int, stop: int, extent: Extent, X: Any, y: Any, w: A
             f"{(rows, extent.columns)} was expected; it changed since it was opened"
         )
     return Block(i, start, A, targets, weights)
+
+
+def as_float64(name: str, values: Any, room: Room | None) -> Any:
+    """An array as float64 in C order: itself where it is that, else a copy, in the room where there is one."""
+    array = plain_array(values)
+    if room is None or (array.dtype == np.float64 and array.flags.c_contiguous):
+        return np.ascontiguousarray(array, dtype=np.float64)
+    out = room.array(name, array.shape, np.float64)
+    np.copyto(out, array)
+    return out

@@ -5,10 +5,11 @@ A source is small, can be sent to another process, and opens a shard when it is 
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -193,15 +194,16 @@ class FileSource:
 
     @contextmanager
     def open(self, i: int, room: Room | None = None) -> Iterator[Callable[[int, int], Part]]:
-        """X by windows where it is dense; y and the weights whole."""
-        y, *more = (loaded(np.load, path, allow_pickle=False) for path in self.paths(i)[1:])
-        w = more[0] if more else None
+        """By windows where it is dense, else whole."""
         if self.X[i].endswith(".npz"):
-            with whole(loaded(sp.load_npz, self.X[i]), y, w) as part:
+            y, *more = (loaded(np.load, path, allow_pickle=False) for path in self.paths(i)[1:])
+            with whole(loaded(sp.load_npz, self.X[i]), y, more[0] if more else None) as part:
                 yield part
             return
-        with Rows.of(self.X[i], room) as rows:
-            yield lambda a, b: (rows.read(a, b), y[a:b], None if w is None else w[a:b])
+        with ExitStack() as stack:
+            named = zip("Xyw", self.paths(i), strict=False)
+            X, y, *more = (stack.enter_context(Rows.of(path, name, room)) for name, path in named)
+            yield lambda a, b: (X.read(a, b), y.read(a, b), more[0].read(a, b) if more else None)
 
 
 def loaded(load: Callable[..., Any], path: str, **how: Any) -> Any:
@@ -242,27 +244,28 @@ class Rows:
     """Rows of an open npy file, read into memory as they are asked for: mapped pages would pile up."""
 
     path: str
+    name: str  # of its place in the room
     file: Any
     array: Any  # a memory map, of which only the head is used where rows lie one after the other
     room: Room | None
 
     @staticmethod
     @contextmanager
-    def of(path: str, room: Room | None) -> Iterator[Rows]:
+    def of(path: str, name: str, room: Room | None) -> Iterator[Rows]:
         """Open a file."""
         array = loaded(np.load, path, mmap_mode="r", allow_pickle=False)
         with open(path, "rb", buffering=0) as file:
-            yield Rows(path, file, array, room)
+            yield Rows(path, name, file, array, room)
 
     def read(self, start: int, stop: int) -> Any:
         """Rows from start up to stop, as they are stored."""
         array = self.array
         if not array.flags.c_contiguous:
             return np.array(array[start:stop], order="C")
-        size = (stop - start, array.shape[1])
-        out = np.empty(size, array.dtype) if self.room is None else self.room.array(*size, array.dtype)
+        shape = (stop - start, *array.shape[1:])
+        out = np.empty(shape, array.dtype) if self.room is None else self.room.array(self.name, shape, array.dtype)
         view = memoryview(cast(Any, out)).cast("B")
-        self.file.seek(array.offset + start * array.shape[1] * array.itemsize)
+        self.file.seek(array.offset + start * math.prod(array.shape[1:]) * array.itemsize)
         filled = 0
         while filled < len(view):
             count = self.file.readinto(view[filled:])

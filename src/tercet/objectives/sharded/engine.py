@@ -1,24 +1,22 @@
-"""Who reads the shards: this process, with threads that read ahead. A cluster does it in `tercet.dask`."""
+"""Who reads the shards: this process, by some threads. A cluster does it in `tercet.dask`."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from threading import local
 from time import perf_counter
 from typing import Any, Protocol
 
 from tercet.shards import Shards
-from tercet.shards.ahead import ahead
+from tercet.shards.abreast import Over, abreast
 from tercet.shards.layout import Block, Layout, Room
 from tercet.threads import one_thread
 from tercet.watch import Look, unwatched
-
-PAUSE = 0.1  # seconds between two looks at the clock
 
 
 class Work(Protocol):
@@ -71,7 +69,8 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """This process. A thread reads ahead; with more than two processors several shards are worked on at once.
+    """This process. Each thread reads and sums whole shards, as many at once as there are processors, and at least two:
+    while one waits for the disk the other computes.
 
     Sums of a shard are made by one thread, also within BLAS, and added up in the order of the shards: the same bits on
     any number of processors.
@@ -79,7 +78,7 @@ class Local:
 
     shards: Shards
     look: Look = unwatched
-    threads: int = field(default_factory=lambda: max(1, (os.cpu_count() or 1) // 2))
+    threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 1))
 
     @property
     def layout(self) -> Layout:
@@ -87,45 +86,20 @@ class Local:
         return self.shards.layout
 
     def watching(self, look: Look) -> Local:
-        """The same, which calls `look` before each block."""
+        """The same, which calls `look` while it waits."""
         return replace(self, look=look)
 
     def each(self, work: Work, traffic: Traffic, only: Sequence[int] | None = None) -> Iterator[Any]:
         """The results in order."""
         chosen = range(len(self.shards)) if only is None else only
+        rooms = local()
+
+        def one(i: int, over: Over) -> Any:
+            rooms.own = getattr(rooms, "own", None) or Room()
+            return work(takewhile(lambda _: not over(), self.shards.blocks(i, rooms.own)))
+
         with one_thread(), timed(traffic, self.layout, only):
-            yield from self.alone(work, chosen) if min(self.threads, len(chosen)) < 2 else self.abreast(work, chosen)
-
-    def alone(self, work: Work, chosen: Sequence[int]) -> Iterator[Any]:
-        """One shard after the other, and the reading goes on from one to the next."""
-        room = Room()
-        blocks = ahead((block for i in chosen for block in self.shards.blocks(i, room)), self.look)
-        try:
-            block = next(blocks, None)
-            while block is not None:
-                rest = Rest(block, blocks)
-                yield work(iter(rest))
-                block = rest.beyond
-        finally:
-            blocks.close()
-
-    def abreast(self, work: Work, chosen: Sequence[int]) -> Iterator[Any]:
-        """Some shards at a time, each with a thread of its own that reads ahead."""
-
-        def one(i: int) -> Any:
-            return work(ahead(self.shards.blocks(i, Room()), self.look))
-
-        waiting: deque[Future[Any]] = deque()
-        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="tercet-shards")
-        try:
-            for i in chosen:
-                waiting.append(pool.submit(one, i))
-                if len(waiting) > self.threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            yield from abreast(one, chosen, self.threads, self.look)
 
     def digests(self, traffic: Traffic) -> list[str]:
         """As the manifest has them, else computed: one pass."""
@@ -133,23 +107,6 @@ class Local:
 
         manifest = self.shards.manifest
         return list(self.each(Digest(), traffic)) if manifest is None else [e.digest for e in manifest.entries]
-
-
-@dataclass(eq=False)
-class Rest:
-    """The blocks of one shard from a stream of all, and the first block beyond it."""
-
-    first: Block
-    blocks: Iterator[Block]
-    beyond: Block | None = None
-
-    def __iter__(self) -> Iterator[Block]:
-        yield self.first
-        for block in self.blocks:
-            if block.shard != self.first.shard:
-                self.beyond = block
-                return
-            yield block
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class ShardedLinearModel:
     begins is gathered in the first pass and lives in memory, up to `sample_bytes` of it; B and T stay on it when f and
     its gradient are taken over all rows, so that a run takes few passes.
 
-    Memory: the sample, some blocks that are read ahead, and a few d x d matrices.
+    Memory: the sample, a block for each thread, and a few d x d matrices.
     """
 
     def __init__(
