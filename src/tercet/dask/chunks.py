@@ -132,6 +132,6 @@ def blocks_of(i: int, extent: Extent, part: Part) -> Iterator[Block]:
         yield block_of(i, a, b, extent, X[a:b], y[a:b], None if w is None else w[a:b])
 
 
-def on_chunk(i: int, part: Part, extent: Extent, work: Work) -> Done:
+def on_chunk(i: int, part: Part, extent: Extent, work: Work) -> list[Done]:
     """A task on a chunk."""
-    return work_on(work, blocks_of(i, extent, part))
+    return [work_on(work, blocks_of(i, extent, part))]

@@ -1,6 +1,6 @@
 """Work on every shard by the workers of a Dask cluster, with results in the order of the shards.
 
-A task is a pure function of the shard and of x, so that Dask can do it again wherever a worker is lost. Nothing waits
+A task is a pure function of its shards and of x, so that Dask can do it again wherever a worker is lost. Nothing waits
 without a deadline: the clock of the run is looked at while tasks are under way, a cluster that is gone is seen, and one
 that does nothing for `patience` seconds is given up.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from queue import Empty, Queue
 from threading import local
 from time import perf_counter, sleep
@@ -21,11 +22,13 @@ from tercet.objectives.sharded.engine import Traffic, Work, timed
 from tercet.objectives.sharded.survey import Digest
 from tercet.shards import Shards
 from tercet.shards.layout import Block, Layout, Room
+from tercet.shards.shards import SHARD
 from tercet.threads import one_thread
 from tercet.watch import Look, unwatched
 
 PAUSE = 0.1  # seconds between two looks at the clock and at the cluster
 PATIENCE = 300.0  # seconds without any task that ends, before a cluster is given up
+TASKS = 4  # at least, for each thread of the workers, before small shards share one
 RETRIES = 2  # of a task that raises: a read may fail once
 GONE = ("closed", "closing")
 ROOMS = local()  # of each thread of a worker, for the tasks to come
@@ -53,10 +56,23 @@ def work_on(work: Work, blocks: Iterator[Block]) -> Done:
         return Done(None, str(error))
 
 
-def on_shard(i: int, shards: Shards, work: Work) -> Done:
-    """Work on shard i, which the worker opens itself."""
+def on_shards(chosen: Sequence[int], shards: Shards, work: Work) -> list[Done]:
+    """Work on some shards, which the worker opens itself."""
     ROOMS.own = getattr(ROOMS, "own", None) or Room()
-    return work_on(work, shards.blocks(i, ROOMS.own))
+    return [work_on(work, shards.blocks(i, ROOMS.own)) for i in chosen]
+
+
+def joined(chosen: Sequence[int], sizes: Sequence[int], most: float) -> list[list[int]]:
+    """Shards that follow each other, together while they have at most so many bytes."""
+    groups: list[list[int]] = []
+    room = 0.0
+    for i, size in zip(chosen, sizes, strict=True):
+        if not groups or size > room:
+            groups.append([])
+            room = most
+        groups[-1].append(i)
+        room -= size
+    return groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,34 +100,41 @@ class Cluster:
         return list(self.each(Digest(), traffic)) if manifest is None else [e.digest for e in manifest.entries]
 
     def each(self, work: Work, traffic: Traffic, only: Sequence[int] | None = None) -> Iterator[Any]:
-        """One task a shard; results in the order of the shards, whenever they come."""
+        """Results in the order of the shards, whenever they come."""
         chosen = list(range(len(self.layout.extents)) if only is None else only)
         alive(self.client)
         with timed(traffic, self.layout, only):
-            futures = self.submit(work, chosen)
+            groups = self.groups(chosen)
+            futures = self.submit(work, groups)
             try:
-                yield from self.gather(futures, chosen)
+                yield from self.gather(futures, groups)
                 traffic.retries += again(self.client, futures)
             finally:
                 for future in futures:
                     future.release()
 
-    def submit(self, work: Work, chosen: list[int]) -> list[Future]:
+    def groups(self, chosen: list[int]) -> list[list[int]]:
+        """The shards of each task: one, or some small ones, since a task takes milliseconds of its own."""
+        sizes = [self.layout.extents[i].bytes for i in chosen]
+        if not isinstance(self.shards, Shards) or min(sizes) >= SHARD:
+            return [[i] for i in chosen]
+        return joined(chosen, sizes, min(SHARD, sum(sizes) / (TASKS * threads_of(self.client))))
+
+    def submit(self, work: Work, groups: list[list[int]]) -> list[Future]:
         """The tasks of a pass, as one named group on the dashboard."""
         name = f"tercet-{work.name}-{uuid4().hex}"
-        keys = [(name, i) for i in chosen]
+        keys = [(name, group[0]) for group in groups]
         if isinstance(self.shards, Shards):
-            return self.client.map(
-                on_shard, chosen, shards=self.shards, work=work, key=keys, retries=RETRIES, pure=False
-            )
-        return self.shards.submit(self.client, work, chosen, keys, RETRIES)
+            how: dict[str, Any] = {"shards": self.shards, "work": work}
+            return self.client.map(on_shards, groups, **how, key=keys, retries=RETRIES, pure=False)
+        return self.shards.submit(self.client, work, [i for (i,) in groups], keys, RETRIES)
 
-    def gather(self, futures: list[Future], chosen: list[int]) -> Iterator[Any]:
+    def gather(self, futures: list[Future], groups: list[list[int]]) -> Iterator[Any]:
         """Results in order. Each future reports to a queue, which is waited for with a deadline."""
         ended: Queue[int] = Queue()
         for k, future in enumerate(futures):
             future.add_done_callback(lambda _, k=k: ended.put(k))
-        ready: dict[int, Any] = {}
+        ready: dict[int, list[Any]] = {}
         heard = perf_counter()
         for k in range(len(futures)):
             while k not in ready:
@@ -123,8 +146,8 @@ class Cluster:
                     continue
                 heard = perf_counter()
                 more = [j, *(ended.get_nowait() for _ in range(ended.qsize()))]
-                ready |= self.fetched({chosen[j]: futures[j] for j in more}, more)
-            yield ready.pop(k)
+                ready |= dict(zip(more, self.fetched([(groups[j], futures[j]) for j in more]), strict=True))
+            yield from ready.pop(k)
 
     def still_there(self, heard: float, waiting: int) -> None:
         """ClusterError where the cluster is gone, or nothing was heard of it for too long."""
@@ -135,20 +158,28 @@ class Cluster:
                 "Start some, or raise patience."
             )
 
-    def fetched(self, futures: dict[int, Future], places: list[int]) -> dict[int, Any]:
+    def fetched(self, tasks: list[tuple[list[int], Future]]) -> list[list[Any]]:
         """What tasks that ended gave, in one message; ValueError for what one refused, else ClusterError that names the
-        shard."""
-        for i, future in futures.items():
+        shards."""
+        for group, future in tasks:
+            where = f"shard {group[0]}" if len(group) == 1 else f"shards {group[0]} to {group[-1]}"
             if future.status == "cancelled":
-                raise ClusterError(f"the task of shard {i} was cancelled; the cluster was restarted or shut down.")
+                raise ClusterError(f"the task of {where} was cancelled; the cluster was restarted or shut down.")
             if future.status == "error":
                 cause = future.exception(timeout=LOST)
-                raise ClusterError(f"the task of shard {i} failed: {type(cause).__name__}: {cause}") from cause
-        answers = self.client.sync(self.client._gather, list(futures.values()), callback_timeout=self.patience)
-        for done in answers:
+                raise ClusterError(f"the task of {where} failed: {type(cause).__name__}: {cause}") from cause
+        wanted = [future for _, future in tasks]
+        answers: list[list[Done]] = self.client.sync(self.client._gather, wanted, callback_timeout=self.patience)
+        for done in chain(*answers):
             if done.refused is not None:
                 raise ValueError(done.refused)
-        return {place: done.result for place, done in zip(places, answers, strict=True)}
+        return [[done.result for done in answer] for answer in answers]
+
+
+def threads_of(client: Client) -> int:
+    """Of all workers, as the client heard last: nothing is waited for."""
+    told = getattr(client, "_scheduler_identity", {})
+    return max(1, told.get("total_threads") or sum(each["nthreads"] for each in told.get("workers", {}).values()))
 
 
 def results(client: Client, futures: list[Future], patience: float) -> list[Any]:
