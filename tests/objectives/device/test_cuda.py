@@ -4,6 +4,11 @@ import numpy as np
 import pytest
 
 import tercet
+from tercet.objectives.device.arrays import TorchArrays
+from tercet.objectives.device.cupyarrays import CupyArrays
+from tercet.objectives.device.formulas import PlainFormulas, formulas_of, told
+from tercet.objectives.device.losses import NAMES, device_loss
+from tercet.objectives.losses import as_loss
 from tests.objectives.device.libraries import data, same
 
 torch = pytest.importorskip("torch")
@@ -66,3 +71,56 @@ def test_the_same_seed_gives_the_same_run():
     A, y = torch.tensor(X, device="cuda"), torch.tensor(Y, device="cuda")
     a, b = (tercet.minimize(tercet.LinearModel(A, y, l2=1e-3), seed=3) for _ in range(2))
     np.testing.assert_array_equal(a.x, b.x)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_kernels_give_what_plain_operations_give(library, name, kind):
+    module = pytest.importorskip("triton" if library == "torch" else library)
+    device, rng = torch.device("cuda"), np.random.default_rng(0)
+    on = TorchArrays(device, kind, kind) if library == "torch" else CupyArrays(module.cuda.Device(0), kind, kind)
+    loss = device_loss(as_loss(name, 0.7 if name in ("cauchy", "welsch", "geman_mcclure") else None), name)
+    plain, kernels = PlainFormulas.of(on, loss.part), formulas_of(on, loss)
+    assert not isinstance(kernels, PlainFormulas)
+    for m in (1, 1024, 300_001):
+        base, ahead, y, w = (on.put(v) for v in (*rng.normal(0, 10, (2, m)), rng.choice([-1.0, 1.0], m), rng.random(m)))
+        doubled = on.xp.stack([w, w]).T[:, 0]  # entries that do not lie side by side
+        for weights in (None, w, doubled):
+            for order in range(4):
+                found, wanted = on.host(*(f.part(order, base, y, weights) for f in (kernels, plain)))
+                # where l'' passes through 0 digits cancel
+                np.testing.assert_allclose(found, wanted, *((1e-9, 1e-300) if kind == "float64" else (1e-3, 1e-6)))
+            for change, t in ((None, 1.0), (ahead, 0.37)):
+                looks = (f.look(base, change, t, y, weights, sizes=change is not None) for f in (kernels, plain))
+                found, wanted = (told(on.host(*look)) for look in looks)
+                np.testing.assert_allclose(found[: len(wanted)], wanted, 1e-12 if kind == "float64" else 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (5000, 100), (3000, 300)])
+def test_gram_matrices_are_those_of_plain_products(shape):
+    A, c = torch.randn(shape, dtype=torch.float64, device="cuda"), torch.randn(shape[0], dtype=torch.float64).cuda()
+    on = TorchArrays(A.device, "float64", "float64")
+    G = on.whole_gram(on.add_gram(on.add_gram(None, A, c), A[:5], c[:5]))
+    same(G.cpu(), (A.T @ (c[:, None] * A) + A[:5].T @ (c[:5, None] * A[:5])).cpu(), 1e-12)
+
+
+def test_float32_rows_are_widened_as_they_are_read():
+    A = torch.randn((30_001, 130), device="cuda")
+    on, wide = TorchArrays(A.device, "float32", "float64"), A.double()
+    v, c = torch.randn(130, dtype=torch.float64).cuda(), torch.randn(len(A), dtype=torch.float64).cuda()
+    for rows in (A, A[3:, ::2]):
+        w = wide[len(A) - len(rows) :, :: 130 // rows.shape[1]]
+        if on.mixed:
+            same(on.times(rows, v[: rows.shape[1]]).cpu(), (w @ v[: rows.shape[1]]).cpu(), 1e-12)
+            same(on.weigh(c[: len(rows)], rows).cpu(), (c[: len(rows)] @ w).cpu(), 1e-12)
+            G = on.whole_gram(on.add_gram(None, rows, c[: len(rows)]))
+            same(G.cpu(), (w.T @ (c[: len(rows), None] * w)).cpu(), 1e-12)
+    y = (A[:, 0] > 0.5).float()
+    results = [
+        tercet.minimize(tercet.LinearModel(rows, y.to(rows.dtype), "logistic", l2=1e-2, intercept=True))
+        for rows in (A, wide)
+    ]
+    assert results[0].success
+    assert "float32 data" in results[0].certificate.how
+    np.testing.assert_allclose(results[0].x, results[1].x, rtol=1e-6, atol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tercet
-from tercet.objectives.device.arrays import CupyArrays
+from tercet.objectives.device.cupyarrays import CupyArrays
 from tests.objectives.device.libraries import data, same
 from tests.objectives.device.pretended_cupy import csr_matrix, modules, ndarray
 

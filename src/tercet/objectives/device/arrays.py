@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tercet.objectives.device.formulas import Formulas
+    from tercet.objectives.device.losses import DeviceLoss
 
 Array = Any  # of the user's library
 ROWS = 1 << 20  # rows whose elementwise work is done at once: its temporaries are small beside the data
@@ -38,7 +42,8 @@ class Arrays(Protocol):
 
     xp: Any  # the namespace of the library
     whole: bool  # elementwise formulas are compiled, or scattered over devices, and take all rows at once
-    fused: bool  # a Gram matrix of rows in the precision of sums needs no second copy of them
+    fused: bool  # a Gram matrix needs no second copy of the rows
+    mixed: bool  # products take rows as they are stored, also where sums are wider
     accelerated: bool  # other processors than the host's do the work
     device: str  # in words
     data: np.dtype[Any]  # of X
@@ -54,6 +59,18 @@ class Arrays(Protocol):
 
     def widen(self, A: Array) -> Array:
         """In the precision of sums; A itself where it is."""
+        ...
+
+    def times(self, A: Array, v: Array) -> Array:
+        """Av in the precision of sums."""
+        ...
+
+    def weigh(self, c: Array, A: Array) -> Array:
+        """A'c in the precision of sums."""
+        ...
+
+    def along(self, base: Array, t: float, ahead: Array) -> Array:
+        """base + t ahead."""
         ...
 
     def rows(self, A: Array, rows: Any) -> Array:
@@ -96,6 +113,10 @@ class Arrays(Protocol):
         """The sum of the batches."""
         ...
 
+    def kernels(self, loss: DeviceLoss) -> Formulas | None:
+        """A kernel for each formula of a loss, where the device has a compiler that makes them; else None."""
+        ...
+
     def free(self) -> int | None:
         """Bytes that can be had on the device; None: not known."""
         ...
@@ -115,11 +136,20 @@ def fused_products(device: Any) -> Any:
     return fused if fused.serves(device) else None
 
 
+def triton_formulas(device: Any, kind: Any, loss: DeviceLoss) -> Formulas | None:
+    """The formulas of a loss as kernels for a device of PyTorch, where they can be made; else None."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return None
+    from tercet.objectives.device.rowwise import RowKernels
+
+    return RowKernels.of(device, kind, loss.part)
+
+
 class PlainArrays:
     """Any library that has the array API's `__array_namespace__`; also what the others are measured by."""
 
     whole = False
-    fused = False
+    fused = mixed = False
     accelerated = False  # as far as is known
 
     def __init__(self, xp: Any, device: Any, data: Any, kind: Any):
@@ -138,6 +168,18 @@ class PlainArrays:
     def widen(self, A: Array) -> Array:
         """In the precision of sums."""
         return A if self.data == self.kind else self.xp.astype(A, self.wide)
+
+    def times(self, A: Array, v: Array) -> Array:
+        """Av."""
+        return A @ v
+
+    def weigh(self, c: Array, A: Array) -> Array:
+        """A'c."""
+        return c @ A
+
+    def along(self, base: Array, t: float, ahead: Array) -> Array:
+        """base + t ahead."""
+        return base + t * ahead
 
     def rows(self, A: Array, rows: Any) -> Array:
         """Some rows of A, or entries of a vector."""
@@ -182,6 +224,10 @@ class PlainArrays:
         """It is whole."""
         return total
 
+    def kernels(self, loss: DeviceLoss) -> Formulas | None:
+        """There are none."""
+        return None
+
     def free(self) -> int | None:
         """Not known."""
         return None
@@ -201,8 +247,8 @@ class TorchArrays:
         self.wide = getattr(torch, self.kind.name)
         self.expit = torch.sigmoid
         self.accelerated = device.type != "cpu"
-        self.sweep = fused_products(device) if self.kind == np.float64 else None
-        self.fused = self.sweep is not None
+        self.sweep: Any = fused_products(device) if self.kind == np.float64 else None
+        self.fused = self.mixed = self.sweep is not None
         self.buffer: Any = None
 
     def put(self, values: Any) -> Array:
@@ -220,6 +266,18 @@ class TorchArrays:
     def widen(self, A: Array) -> Array:
         """In the precision of sums."""
         return A.to(self.wide)
+
+    def times(self, A: Array, v: Array) -> Array:
+        """Av in the precision of sums."""
+        return A @ v if A.dtype == v.dtype else self.sweep.times(A, v)
+
+    def weigh(self, c: Array, A: Array) -> Array:
+        """A'c in the precision of sums."""
+        return c @ A if A.dtype == c.dtype else self.sweep.weigh(c, A)
+
+    def along(self, base: Array, t: float, ahead: Array) -> Array:
+        """base + t ahead."""
+        return self.xp.add(base, ahead, alpha=t)
 
     def rows(self, A: Array, rows: Any) -> Array:
         """Some rows of A, or entries of a vector."""
@@ -249,8 +307,9 @@ class TorchArrays:
 
     def dealt(self, c: Array, A: Array, K: int) -> Array:
         """A'c split into K groups."""
-        q = len(c) // K
-        sums = self.xp.einsum("qk,qkd->kd", c[: q * K].reshape(q, K), A[: q * K].reshape(q, K, A.shape[1]))
+        q, d = len(c) // K, A.shape[1]
+        left, right = c[: q * K].view(q, K).T[:, None, :], A[: q * K].view(q, K, d).transpose(0, 1)
+        sums = self.xp.bmm(left, right)[:, 0, :]
         rest = len(c) - q * K
         if rest:
             sums[:rest] += c[q * K :, None] * A[q * K :]
@@ -280,7 +339,11 @@ class TorchArrays:
 
     def whole_gram(self, total: Array) -> Array:
         """The sum of the batches."""
-        return total.sum(0) if self.sweep is None else self.sweep.whole(total)
+        return total.sum(0)
+
+    def kernels(self, loss: DeviceLoss) -> Formulas | None:
+        """In Triton."""
+        return triton_formulas(self.place, self.wide, loss)
 
     def free(self) -> int | None:
         """What the driver says, and what PyTorch keeps in reserve."""
@@ -289,95 +352,6 @@ class TorchArrays:
         cuda = self.xp.cuda
         reserve = cuda.memory_reserved(self.place) - cuda.memory_allocated(self.place)
         return int(cuda.mem_get_info(self.place)[0] + reserve)
-
-
-class CupyArrays:
-    """CuPy arrays; row numbers and random orders by CuPy itself, batched products by its matmul."""
-
-    whole = False
-    fused = False
-    accelerated = True
-
-    def __init__(self, device: Any, data: Any, kind: Any):
-        import cupy
-        from cupyx.scipy.special import expit
-
-        self.xp, self.place, self.device = cupy, device, f"cuda:{device.id}"
-        self.data, self.kind, self.expit = np.dtype(data), np.dtype(kind), expit
-        self.buffer: Any = None
-
-    def put(self, values: Any) -> Array:
-        """A host array on the device, in the precision of sums."""
-        with self.place:
-            return self.xp.asarray(np.asarray(values, dtype=self.kind))
-
-    def host(self, *arrays: Array) -> list[Any]:
-        """Float64 NumPy arrays, all by one transfer."""
-        flat = self.xp.concatenate([a.reshape(-1).astype(np.float64, copy=False) for a in arrays]).get()
-        ends = np.cumsum([a.size for a in arrays])[:-1]
-        return [part.reshape(a.shape) for part, a in zip(np.split(flat, ends), arrays, strict=True)]
-
-    def widen(self, A: Array) -> Array:
-        """In the precision of sums."""
-        return A.astype(self.kind, copy=False)
-
-    def rows(self, A: Array, rows: Any) -> Array:
-        """Some rows of A, or entries of a vector."""
-        return A[rows]
-
-    def numbers(self, rows: Any) -> Array:
-        """Row numbers on the device."""
-        with self.place:
-            return rows if isinstance(rows, self.xp.ndarray) else self.xp.asarray(np.asarray(rows, dtype=np.int64))
-
-    def shuffled(self, n: int, seed: int) -> Array:
-        """A random order of n rows, by CuPy's generator."""
-        with self.place:
-            return self.xp.random.RandomState(seed).permutation(n)
-
-    def compiled(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The function itself."""
-        return work
-
-    def total(self, v: Array) -> Array:
-        """The sum of a vector, made in float64."""
-        return self.xp.sum(v, dtype=self.xp.float64)
-
-    def join(self, parts: Sequence[Array]) -> Array:
-        """Vectors one after the other."""
-        return self.xp.concatenate(list(parts))
-
-    def dealt(self, c: Array, A: Array, K: int) -> Array:
-        """A'c split into K groups."""
-        (m, d), xp = A.shape, self.xp
-        q = m // K
-        turns = (c[: q * K, None] * A[: q * K]).reshape(q, K * d)
-        sums = xp.sum(turns, axis=0).reshape(K, d)
-        if m > q * K:
-            sums[: m - q * K] += c[q * K :, None] * A[q * K :]
-        return sums
-
-    def add_gram(self, total: Array | None, A: Array, c: Array) -> Array:
-        """total + A' diag(c) A: d x d matrices of as many parts of the rows as make a device busy."""
-        (m, d), b = A.shape, batches_of(A.shape[1])
-        k, rest = m // b, m % b
-        if self.buffer is None or self.buffer.size < m * d:
-            self.buffer = None  # the old one goes before the new one comes
-            self.buffer = self.xp.empty(m * d, dtype=self.kind)
-        scaled = self.xp.multiply(A, c[:, None], out=self.buffer[: m * d].reshape(m, d))
-        parts = self.xp.matmul(scaled[: b * k].reshape(b, k, d).transpose(0, 2, 1), A[: b * k].reshape(b, k, d))
-        if rest:
-            parts[0] += scaled[b * k :].T @ A[b * k :]
-        return parts if total is None else self.xp.add(total, parts, out=total)
-
-    def whole_gram(self, total: Array) -> Array:
-        """The sum of the batches."""
-        return total.sum(axis=0)
-
-    def free(self) -> int | None:
-        """What the driver says, and what CuPy's pool keeps in reserve."""
-        with self.place:
-            return int(self.xp.cuda.runtime.memGetInfo()[0] + self.xp.get_default_memory_pool().free_bytes())
 
 
 class DeviceShuffle:

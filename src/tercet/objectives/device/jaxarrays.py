@@ -18,7 +18,7 @@ class JaxArrays:
     """JAX arrays; rows that lie on several devices stay there."""
 
     whole = True
-    fused = True
+    fused = mixed = True
 
     def __init__(self, X: Any, data: Any, kind: Any):
         import jax
@@ -31,11 +31,11 @@ class JaxArrays:
         names = sorted({each.platform for each in self.devices})
         self.accelerated = names != ["cpu"]
         self.device = f"{'/'.join(names)}:{','.join(str(each.id) for each in self.devices)}"
-        self.gram, self.groups = compiled_sums(self.kind.name)
+        self.gram, self.groups, self.times, self.weigh, self.along = compiled_sums(self.kind.name)
 
     def put(self, values: Any) -> Array:
         """A host array, wherever it is needed."""
-        return self.xp.asarray(np.asarray(values, dtype=self.kind))
+        return self.jax.device_put(np.asarray(values, dtype=self.kind))
 
     def host(self, *arrays: Array) -> list[Any]:
         """Float64 NumPy arrays, all by one transfer."""
@@ -86,6 +86,10 @@ class JaxArrays:
         """It is whole."""
         return total
 
+    def kernels(self, loss: Any) -> None:
+        """XLA makes them."""
+        return None
+
     def free(self) -> int | None:
         """What the first device has left; None where it does not say."""
         stats = self.devices[0].memory_stats() or {}
@@ -93,12 +97,24 @@ class JaxArrays:
 
 
 @cache
-def compiled_sums(kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`gram` and `groups`, compiled once for all models."""
+def compiled_sums(kind: str) -> tuple[Callable[..., Any], ...]:
+    """`gram`, `groups`, the products with A and A', and `along`, compiled once for all models."""
     import jax
 
+    np_ = jax.numpy
     by_steps = jax.jit(partial(gram, jax, np.dtype(kind)), static_argnums=(2, 3))
-    return by_steps, jax.jit(partial(groups, jax.numpy), static_argnums=2)
+    by_groups = jax.jit(partial(groups, np_), static_argnums=2)
+    return by_steps, by_groups, jax.jit(partial(times, np_)), jax.jit(partial(weigh, np_)), jax.jit(along)
+
+
+def times(np_: Any, A: Any, v: Any) -> Any:
+    """Av; narrow rows are widened within the sum, without a copy."""
+    return A @ v if A.dtype == v.dtype else np_.sum(A.astype(v.dtype) * v, axis=1)
+
+
+def weigh(np_: Any, c: Any, A: Any) -> Any:
+    """A'c; narrow rows are widened within the sum, without a copy."""
+    return c @ A if A.dtype == c.dtype else np_.sum(A.astype(c.dtype) * c[:, None], axis=0)
 
 
 def parts_of(X: Any) -> int:
@@ -139,3 +155,8 @@ def groups(np_: Any, c: Any, A: Any, K: int) -> Any:
     sums = np_.einsum("qk,qkd->kd", c[: q * K].reshape(q, K), A[: q * K].reshape(q, K, A.shape[1]))
     rest = c.shape[0] - q * K
     return sums.at[:rest].add(c[q * K :, None] * A[q * K :]) if rest else sums
+
+
+def along(base: Any, t: Any, ahead: Any) -> Any:
+    """base + t ahead."""
+    return base + t * ahead

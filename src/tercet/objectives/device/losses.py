@@ -126,6 +126,7 @@ class DeviceLoss:
 
     part: Part
     two_classes: bool  # targets are 0 and 1, kept as s = 1 - 2y
+    writable: bool = True  # made of arithmetic and a few functions, so that it can be written down for a device
 
 
 def device_loss(loss: Any, call: Callable[..., Any]) -> DeviceLoss:
@@ -140,7 +141,7 @@ def device_loss(loss: Any, call: Callable[..., Any]) -> DeviceLoss:
         if isinstance(loss, kind):
             return DeviceLoss(make(loss.scale), False)
     if isinstance(loss, host.CheckedLoss):
-        return DeviceLoss(own(loss.own), False)
+        return DeviceLoss(own(loss.own), False, False)
     raise ValueError(
         f"LinearModel(loss={call!r}): this loss is computed on the host; for data on a device give one of "
         f"{', '.join(NAMES)}, or an object with derivatives(z, y) that takes its arrays."

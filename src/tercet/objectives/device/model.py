@@ -15,15 +15,16 @@ from tercet.objectives.device.arrays import (
     SHARE,
     Array,
     Arrays,
-    CupyArrays,
     DeviceShuffle,
     PlainArrays,
     TorchArrays,
     library_of,
 )
 from tercet.objectives.device.csr import NARROW, CsrDeviceTable, CupyCsr, TorchCsr
+from tercet.objectives.device.cupyarrays import CupyArrays
+from tercet.objectives.device.formulas import formulas_of
 from tercet.objectives.device.losses import device_loss
-from tercet.objectives.device.point import DeviceView, Formulas
+from tercet.objectives.device.point import DeviceView
 from tercet.objectives.device.table import DenseDeviceTable
 from tercet.objectives.linear.point import Penalty
 from tercet.records import Vector
@@ -137,7 +138,7 @@ def device_data(
         targets = 1.0 - 2.0 * targets
     weights = None if w is None else normalized(on, vector_of("weights", w, X, on))
     table = table_of(on, X, ones)
-    return DeviceData(DeviceView(table, targets, weights, Formulas.of(on, formula.part), penalty, wide), X)
+    return DeviceData(DeviceView(table, targets, weights, formulas_of(on, formula), penalty, wide), X)
 
 
 def is_csr(X: Any) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tercet.objectives.device.arrays import Array, Arrays
+from tercet.objectives.device.formulas import largest
 from tercet.objectives.linear.span import FAR, STEPS, Path
-from tercet.once import once
 from tercet.records import Vector
 
 
@@ -30,16 +30,12 @@ class DevicePath:
     t: float = 1.0
     age: int = 0  # steps since the margins were computed
     moved: float = 0.0  # by how much these changed them
+    total: float | None = None  # sum w l at these margins, where that is known
 
     @property
     def margins(self) -> Array | None:
         """Ax as one array."""
-        return self.base if self.base is None or self.ahead is None else self.base + self.t * self.ahead
-
-    def piece(self, piece: slice) -> Array:
-        """A piece of Ax, where that is known."""
-        assert self.base is not None
-        return self.base[piece] if self.ahead is None else self.base[piece] + self.t * self.ahead[piece]
+        return self.base if self.base is None or self.ahead is None else self.on.along(self.base, self.t, self.ahead)
 
     def onward(self, s: Vector, As: Array) -> DevicePath:
         """After a step s, which is remembered."""
@@ -53,7 +49,7 @@ class DevicePath:
     def standing(self, margins: Array, computed: bool) -> DevicePath:
         """The same steps with these margins, which may have been computed anew."""
         age, moved = (0, 0.0) if computed else (self.age, self.moved)
-        return replace(self, base=margins, ahead=None, t=1.0, age=age, moved=moved)
+        return replace(self, base=margins, ahead=None, t=1.0, age=age, moved=moved, total=None)
 
     def without(self) -> DevicePath:
         """The same, and its margins are to be had elsewhere."""
@@ -88,25 +84,16 @@ class DeviceAhead:
 
     path: DevicePath  # to x, with its margins
     As: Array
-
-    @once
-    def sizes(self) -> tuple[float, float]:
-        """The largest margin at x, and the largest change of one."""
-        on = self.path.on
-        here, ahead = on.host(largest(on, self.path.base), largest(on, self.As))
-        return float(here), float(ahead)
+    total: float  # sum w l at x + s
+    here: float  # the largest margin at x
+    ahead: float  # the largest change of one
 
     def at(self, t: float) -> DevicePath:
         """To x + ts."""
-        path, (here, ahead) = self.path, self.sizes
-        moved = path.moved + abs(t) * ahead
-        there = replace(path, steps=(), images=(), ahead=self.As, t=t, age=path.age + 1, moved=moved)
-        if moved > FAR * abs(here - abs(t) * ahead):  # only then have the margins themselves to tell
+        path, moved = self.path, self.path.moved + abs(t) * self.ahead
+        total = self.total if t == 1.0 else None
+        there = replace(path, steps=(), images=(), ahead=self.As, t=t, age=path.age + 1, moved=moved, total=total)
+        if moved > FAR * abs(self.here - abs(t) * self.ahead):  # only then have the margins themselves to tell
             now = float(path.on.host(largest(path.on, there.margins))[0])
             there = DevicePath(path.on, path.rows) if moved > FAR * now else there
         return there
-
-
-def largest(on: Arrays, v: Array) -> Array:
-    """max |v_i|, on the device, without a second vector."""
-    return on.xp.max(on.xp.stack([on.xp.max(v), -on.xp.min(v)]))

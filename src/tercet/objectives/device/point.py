@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tercet.objectives.base import Priced
-from tercet.objectives.device.arrays import Array, Arrays
+from tercet.objectives.device.arrays import Array
 from tercet.objectives.device.csr import CsrDeviceTable
-from tercet.objectives.device.losses import Part
+from tercet.objectives.device.formulas import Formulas, told
 from tercet.objectives.device.path import DeviceAhead, DevicePath
 from tercet.objectives.device.table import DenseDeviceTable
 from tercet.objectives.linear.bounds import GRAM_LIMIT
@@ -26,38 +26,6 @@ from tercet.objectives.linear.start import shrink, unseen_to_rest
 from tercet.objectives.tables import ALL
 from tercet.once import once
 from tercet.records import Matrix, Tensor, Vector
-
-
-@dataclass(frozen=True, eq=False)
-class Formulas:
-    """A loss, compiled once for a library that does so. `w` is None where all weights are one."""
-
-    part: Any  # (order, z, y, w) -> w l^(order)
-    total: Any  # (order, z, y, w) -> its sum
-
-    @staticmethod
-    def of(arrays: Any, loss: Part) -> Formulas:
-        """Of one loss; what is compiled serves for every model with the same loss."""
-        return compiled_once(arrays, loss) if arrays.whole else Formulas.made(arrays, loss)
-
-    @staticmethod
-    def made(arrays: Arrays, loss: Part) -> Formulas:
-        """From the loss alone."""
-
-        def part(order: int, z: Array, y: Array, w: Array | None) -> Array:
-            each = loss(arrays, order, z, y)
-            return each if w is None else w * each
-
-        def total(order: int, z: Array, y: Array, w: Array | None) -> Array:
-            return arrays.total(part(order, z, y, w))
-
-        return Formulas(arrays.compiled(part), arrays.compiled(total))
-
-
-@cache
-def compiled_once(arrays: Any, loss: Part) -> Formulas:
-    """The formulas of a library that compiles, whose `Arrays` are equal where their precision is."""
-    return Formulas.made(arrays, loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +51,9 @@ class DeviceView:
 
     def losses(self, z: Array, scales: Sequence[float]) -> Vector:
         """(1/m) sum w_i l(t z_i, y_i) for each t, in one transfer."""
-        totals = [self.formulas.total(0, t * z, self.y, self.w) for t in scales]
-        return np.array([float(total) for total in self.table.arrays.host(*totals)]) / self.terms
+        looks = [self.formulas.look(t * z, None, 1.0, self.y, self.w) for t in scales]
+        found = self.table.arrays.host(*(each for look in looks for each in look))
+        return np.array([told([each])[0] for each in found]) / self.terms
 
     def recall(self, arrays: dict[str, Any]) -> DevicePath:
         """What a point carried, from its arrays."""
@@ -130,26 +99,19 @@ class DeviceMargins:
         """Ax by a product with A; none where x is 0."""
         return self.view.table.times(self.x) if self.x.any() else 0.0 * self.view.y
 
-    def piece(self, piece: slice) -> Array:
-        """A piece of z; where z follows from what is known, the whole of it is not made."""
-        if self.whole is None and self.path is not None and self.path.base is not None:
-            return self.path.piece(piece)
-        return self.z[piece]
-
     def coefficients(self, order: int, piece: slice = ALL) -> Array:
         """w_i l_i^(order)."""
-        view = self.view
-        z = self.z if piece == ALL else self.piece(piece)
-        return view.formulas.part(order, z, view.y[piece], None if view.w is None else view.w[piece])
+        view, z = self.view, self.z
+        if piece == ALL:
+            return view.formulas.part(order, z, view.y, view.w)
+        return view.formulas.part(order, z[piece], view.y[piece], None if view.w is None else view.w[piece])
 
-    def total(self) -> Array:
-        """sum_i w_i l_i, on the device."""
-        view, total = self.view, None
-        for piece in view.table.pieces:
-            w = None if view.w is None else view.w[piece]
-            part = view.formulas.total(0, self.piece(piece), view.y[piece], w)
-            total = part if total is None else total + part
-        return total
+    def look(self) -> Sequence[Array]:
+        """sum_i w_i l_i on the device; where z follows from what is known, the whole of it is not made."""
+        view, path = self.view, self.path
+        if self.whole is None and path is not None and path.base is not None:
+            return view.formulas.look(path.base, path.ahead, path.t, view.y, view.w)
+        return view.formulas.look(self.z, None, 1.0, view.y, view.w)
 
 
 class DevicePoint:
@@ -161,6 +123,7 @@ class DevicePoint:
     def __init__(self, view: DeviceView, x: Vector, path: DevicePath | None = None):
         self.view, self.x, self.terms = view, x, view.terms
         self.margins, self.path = DeviceMargins(view, x, path), None if path is None else path.without()
+        self.total: float | None = None if path is None else path.total
         self.carry = None if path is None else path.again()
         if path is not None and path.age > 0:  # the margins are a sum over steps, whose rounding adds up
             self.inexact = 0
@@ -171,7 +134,8 @@ class DevicePoint:
 
     def value(self) -> float:
         """(1/m) sum w_i l_i + penalty."""
-        return float(self.host(self.margins.total())[0]) / self.terms + self.view.penalty.value(self.x)
+        total = told(self.host(*self.margins.look()))[0] if self.total is None else self.total
+        return total / self.terms + self.view.penalty.value(self.x)
 
     @once
     def group_sums(self) -> Matrix:
@@ -187,8 +151,8 @@ class DevicePoint:
         """f(x) and its gradient, in one transfer."""
         _ = self.margins.z
         sums = self.view.table.grouped(partial(self.margins.coefficients, 1))
-        total, self.group_sums = self.host(self.margins.total(), sums)
-        return float(total) / self.terms + self.view.penalty.value(self.x), self.gradient()
+        *looks, self.group_sums = self.host(*self.margins.look(), sums)
+        return told(looks)[0] / self.terms + self.view.penalty.value(self.x), self.gradient()
 
     def hessian(self) -> Matrix:
         """A' diag(w l'') A / m + diag(p'')."""
@@ -263,8 +227,11 @@ class DevicePoint:
         return path.standing(self.margins.times() if old else self.margins.z, old)
 
     def line(self, s: Vector) -> DeviceAhead:
-        """f along s, from As."""
-        return DeviceAhead(self.standing(), self.view.table.times(s))
+        """f along s, from As; f at x + s comes along, by the same transfer."""
+        view, path, As = self.view, self.standing(), self.view.table.times(s)
+        looks = view.formulas.look(path.base, As, 1.0, view.y, view.w, sizes=True)
+        total, here, ahead = told(self.host(*looks))
+        return DeviceAhead(path, As, total, here, ahead)
 
     def images(self, point: Any) -> SpanImages:
         """What A makes of directions, and f over their span."""

@@ -46,9 +46,14 @@ class DenseDeviceTable:
         """Rows that are worked on at once."""
         m = self.shape[0]
         if self.arrays.whole:
-            return [slice(0, m)]
+            return [ALL]
         copies = self.picked is not None or self.arrays.data != self.arrays.kind
         return cut(m, min(ROWS, few(self)) // GROUPS * GROUPS if copies else ROWS)
+
+    @once
+    def straight(self) -> bool:
+        """Whether products take the rows where they lie, as they are."""
+        return self.picked is None and (self.arrays.mixed or self.arrays.data == self.arrays.kind)
 
     def over(self, rows: Any) -> DenseDeviceTable:
         """Some rows of the whole matrix, in the order given."""
@@ -57,9 +62,22 @@ class DenseDeviceTable:
             return DenseDeviceTable(a, a.rows(self.A, rows), self.ones, None, True, self.look)
         return DenseDeviceTable(a, self.A, self.ones, rows, True, self.look)
 
+    @once
+    def long(self) -> list[slice]:
+        """Rows whose product is made at once: their coefficients are all that is made for it, where they lie there."""
+        m = self.shape[0]
+        return self.pieces if self.arrays.whole or not self.straight else cut(m, ROWS)
+
+    def stored(self, piece: slice) -> Array:
+        """A piece for a product: as it is, where that will do."""
+        return self.block(piece) if not self.straight else self.A if piece == ALL else self.A[piece, :]
+
     def block(self, piece: slice) -> Array:
         """A piece as an array in the precision of sums: a view where it is one already."""
-        A = self.A[piece, :] if self.picked is None else self.arrays.rows(self.A, self.picked[piece])
+        if self.picked is None:
+            A = self.A if piece == ALL else self.A[piece, :]
+        else:
+            A = self.arrays.rows(self.A, self.picked[piece])
         return self.arrays.widen(A)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
@@ -71,17 +89,17 @@ class DenseDeviceTable:
         v = self.arrays.put(x)
         if piece != ALL:
             return image(self.block(piece), v, self.ones)
-        if self.picked is None and self.arrays.data == self.arrays.kind:
-            return image(self.A, v, self.ones)
+        if self.straight:
+            return self.arrays.times(self.A, v[:-1]) + v[-1] if self.ones else self.arrays.times(self.A, v)
         parts = [image(self.block(some), v, self.ones) for some in self.pieces]
         return parts[0] if len(parts) == 1 else self.arrays.join(parts)
 
     def weighed(self, c: Coefficients) -> Array:
         """A'c on the device."""
         part, total = by_piece(c), None
-        for piece in self.pieces:
+        for piece in self.long:
             some = part(piece)
-            sums = some @ self.block(piece)
+            sums = self.arrays.weigh(some, self.stored(piece))
             sums = bordered(self.arrays, sums, self.arrays.xp.sum(some)) if self.ones else sums
             total = sums if total is None else total + sums
         return total
@@ -108,25 +126,31 @@ class DenseDeviceTable:
 
     def gram(self, c: Coefficients | None) -> Matrix:
         """A' diag(c) A; None stands for ones."""
-        a, part = self.arrays, None if c is None else by_piece(c)
-        total, border = None, None
-        sweep = a.whole or (a.fused and self.picked is None and a.data == a.kind)  # no copies of rows are made
-        for piece in self.pieces:
-            some = a.put(np.ones(piece.stop - piece.start)) if part is None else part(piece)
-            for within in [ALL] if sweep else cut(piece.stop - piece.start, few(self)):
-                self.look()
-                begin = piece.start + (within.start or 0)
-                rows = slice(begin, piece.start + (piece.stop - piece.start if within.stop is None else within.stop))
-                block, weights = self.block(rows), some[within]
-                total = a.add_gram(total, block, weights)
-                if self.ones:
-                    edge = bordered(a, weights @ block, a.xp.sum(weights))
-                    border = edge if border is None else border + edge
+        a, total, border = self.arrays, None, None
+        for block, weights in self.weighted(c):
+            self.look()
+            total = a.add_gram(total, block, weights)
+            if self.ones:
+                edge = bordered(a, a.weigh(weights, block), a.xp.sum(weights))
+                border = edge if border is None else border + edge
         G = a.whole_gram(total)
         if border is None:
             return symmetric(a.host(G)[0])
         inner, edge = a.host(G, border)
         return symmetric(np.block([[inner, edge[:-1, None]], [edge[None, :]]]))
+
+    def weighted(self, c: Coefficients | None) -> Iterator[tuple[Array, Array]]:
+        """Rows for a Gram matrix and their coefficients: few at a time, where these are scaled or collected first."""
+        a, m = self.arrays, self.shape[0]
+        part = by_piece(a.put(np.ones(m)) if c is None else c)
+        sweep = a.whole or (a.fused and self.straight)
+        for piece in self.long if sweep else self.pieces:
+            some = part(piece)
+            if sweep:
+                yield self.stored(piece), some
+                continue
+            for within in cut(piece.stop - piece.start, few(self)):
+                yield self.block(slice(piece.start + within.start, piece.start + within.stop)), some[within]
 
     def lengths(self, P: Matrix | None = None) -> Array:
         """|a_i| for each row, or sqrt(a_i'P a_i), its length after a projection P."""
@@ -199,7 +223,7 @@ def seen(a: Arrays, rows: Array) -> tuple[Vector, Vector]:
 
 def by_piece(c: Coefficients) -> Callable[[slice], Array]:
     """Coefficients as a function of the piece."""
-    return c if callable(c) else lambda piece: c[piece]
+    return c if callable(c) else lambda piece: c if piece == ALL else c[piece]
 
 
 def symmetric(G: Matrix) -> Matrix:
