@@ -20,6 +20,7 @@ import pytest
 import tercet
 from tercet.methods import checkpoint
 from tercet.methods.checkpoint import FRAME, MARK, VERSION, cut_frame, read
+from tercet.objectives.metered import MeteredPoint
 from tercet.records import Sizes
 from tercet.result import COLUMNS
 from tests.methods.walks import dearer
@@ -45,6 +46,14 @@ METHODS = {
     "paper": tercet.STM.paper(),
     "SGD": tercet.SGD(),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_pause():
+    """Each state from which a run can go on is written: what a journal holds is asked here, not when."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "PAUSE", 0.0)
+        yield
 
 
 class KilledError(Exception):
@@ -177,6 +186,72 @@ def test_checkpoints_are_written_as_often_as_asked(tmp_path):
     written = len(set(seen) - {0})
     assert 1 <= written <= len(seen) // 5 + 1
     assert not list(tmp_path.glob(".*"))
+
+
+def clock(monkeypatch, seconds):
+    """Each iteration takes so many seconds on the clock of the writer, and `PAUSE` is ten again."""
+    now = iter(np.arange(1000) * seconds)
+    monkeypatch.setattr(checkpoint, "PAUSE", 10.0)
+    monkeypatch.setattr(checkpoint, "perf_counter", lambda: float(next(now)))
+
+
+def frames_seen(path, **options):
+    """How many frames the file had after each iteration, and the run."""
+    seen = []
+    result = tercet.minimize(
+        PROBLEM, START, method=tercet.SGD(), seed=3, max_iterations=40, checkpoint=path,
+        callback=lambda info: seen.append(len(frames(path.read_bytes())) if path.exists() else 0), **options,
+    )  # fmt: skip
+    return seen, result
+
+
+def test_by_default_seconds_lie_between_two_writes_and_the_last_state_is_written_at_the_end(tmp_path, monkeypatch):
+    path = tmp_path / "run.ckpt"
+    clock(monkeypatch, 3.0)
+    seen, _ = frames_seen(path)
+    assert seen[0] == 1  # the first is not waited for: a disk that does not serve is found out at once
+    gaps = np.diff(np.flatnonzero(np.diff(seen)))
+    assert set(gaps) <= {3, 4}  # a look and a write are two readings of the clock
+    assert len(frames(path.read_bytes())) == seen[-1] + 1
+    assert len(read(path).trace) == 40
+
+
+def test_when_a_file_was_written_changes_nothing_of_the_run_that_resumes(tmp_path, monkeypatch):
+    whole = tercet.minimize(PROBLEM, START, method=tercet.SGD(), seed=3, max_iterations=60)
+    for seconds in (0.0, 1.0, 100.0):
+        with monkeypatch.context() as patch:
+            clock(patch, seconds)
+            frames_seen(tmp_path / "run.ckpt")
+        assert_same(tercet.resume(tmp_path / "run.ckpt", PROBLEM, max_iterations=60), whole)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("asked", [25, 40, 80])
+def test_an_interruption_within_an_iteration_saves_the_state_before_and_not_what_was_learned_since(
+    name, asked, tmp_path, monkeypatch
+):
+    path, how = tmp_path / "run.ckpt", {"method": METHODS[name], "max_iterations": 15, "seed": 3}
+    whole, ask, answers = tercet.minimize(PROBLEM, START, **how), MeteredPoint.ask, []
+
+    def interrupted(self, *arguments, **options):
+        answers.append(1)
+        if len(answers) == asked:
+            raise KeyboardInterrupt
+        return ask(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "PAUSE", 1e9)
+        patch.setattr(MeteredPoint, "ask", interrupted)
+        tercet.minimize(PROBLEM, START, **how, checkpoint=path)
+    assert_same(tercet.resume(path, PROBLEM), whole)
+
+
+def test_a_run_of_many_short_iterations_hardly_takes_longer_with_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "PAUSE", 10.0)
+    written, write = [], checkpoint.Writer.write
+    monkeypatch.setattr(checkpoint.Writer, "write", lambda *a: written.append(1) or write(*a))
+    tercet.minimize(PROBLEM, START, method=tercet.SGD(), max_iterations=300, checkpoint=tmp_path / "run.ckpt")
+    assert 2 <= len(written) <= 4
 
 
 @pytest.mark.parametrize(
@@ -417,9 +492,9 @@ def test_writing_takes_no_longer_at_row_1000_than_at_row_10(tmp_path, converted,
 
 def test_a_frame_holds_the_rows_since_the_one_before_where_not_every_iteration_writes(tmp_path, converted):
     sizes = sizes_along(tmp_path / "run.ckpt", tercet.SGD(), 40, checkpoint_every=7)
-    assert converted == [7] * 5
+    assert converted == [*[7] * 5, 5]  # the last at the end
     assert len(set(sizes[6:])) == 5
-    assert len(read(tmp_path / "run.ckpt").trace) == 35
+    assert len(read(tmp_path / "run.ckpt").trace) == 40
 
 
 def test_a_journal_that_outgrew_its_first_frame_is_written_anew(tmp_path, converted, monkeypatch):
@@ -608,7 +683,8 @@ X = rng.standard_normal((2000, 6))
 Y = (X @ np.ones(6) + rng.standard_normal(2000) > 0).astype(float)
 problem = tercet.LinearModel(X, Y, l2=1e-4)
 print("ready", flush=True)
-tercet.minimize(problem, 0.9 * rng.standard_normal(6), checkpoint=sys.argv[1], callback=lambda info: time.sleep(0.02))
+tercet.minimize(problem, 0.9 * rng.standard_normal(6), checkpoint=sys.argv[1], checkpoint_every=1,
+                callback=lambda info: time.sleep(0.02))
 """
 
 

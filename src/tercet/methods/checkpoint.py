@@ -5,6 +5,9 @@ holds the state of the method where nothing is under way, as after an accepted s
 trace since the frame before. A frame is appended with its length and checksum, so that a reader finds a whole one or
 none, and writing one takes no longer in a long run than in a short one. When what was appended outgrows the rest, the
 journal is written anew.
+
+Seconds lie between two frames, or as many iterations as were asked for, and the last state is written at the end: when
+a frame is written decides how much is lost with the machine, and nothing of the run.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
+from time import perf_counter
 from typing import IO, Any
 
 import numpy as np
@@ -34,6 +39,8 @@ FORMAT, VERSION = "tercet checkpoint", 4
 FRAME = struct.Struct("<8sQI")  # a mark, the length of the frame and its checksum
 MARK = b"tercet\x00\x04"
 ROOM = 2**20  # bytes that may always be appended before a journal is written anew
+
+PAUSE = 10.0  # seconds between frames, where no number of iterations was asked for
 
 Identity = tuple[int, int, int]
 
@@ -58,29 +65,42 @@ class Checkpoint:
 
 @dataclass(eq=False)
 class Writer:
-    """Writes a frame after every `every`-th iteration, or soon after, where a run can be taken up again."""
+    """Writes a frame every `PAUSE` seconds, or after every `every`-th iteration, where a run can be taken up again."""
 
     path: Path
     settings: dict[str, Any]
     fingerprint: dict[str, str]
     x0: Any
     n: int
-    every: int = 1
+    every: int | None = None
     written: int = 0  # rows that are in the file
     base: int = 0  # bytes of the first frame; 0 before there is one
     size: int = field(default=0, init=False)  # bytes of all frames
     left: Identity | None = field(default=None, init=False)  # the file as this writer left it
+    last: float = field(default=-inf, init=False)  # when it was last tried, on the clock of `perf_counter`
+    latest: tuple[State, dict[str, int], int] | None = field(default=None, init=False)  # a state, its counts, its rows
     failure: OSError | None = field(default=None, init=False)  # why the last write did not succeed
 
     def offer(self, state: State, tally: dict[str, int], rows: list[Row]) -> None:
-        """Write, if it is time and the method is at a point from which it can go on.
-
-        A disk that is full does not cost the run: it goes on, warns once, and tries again at the next iteration.
-        """
-        if not state.settled or len(rows) < self.written + self.every:
+        """Keep in mind a state from which the method can go on, and write it, if it is time."""
+        if not state.settled:
             return
+        self.latest = state.still, dict(tally), len(rows)
+        waited = perf_counter() - self.last >= PAUSE if self.every is None else len(rows) >= self.written + self.every
+        if waited:
+            self.flush(rows)
+
+    def flush(self, rows: list[Row]) -> None:
+        """Write the latest state, if it is not in the file.
+
+        A disk that is full does not cost the run: it goes on, warns once, and tries again when it is time.
+        """
+        if self.latest is None or self.latest[2] <= self.written:
+            return
+        self.last = perf_counter()
         try:
-            self.write(state, tally, rows)
+            state, tally, count = self.latest
+            self.write(state, tally, rows[:count])
             self.failure = None
         except OSError as error:
             first, self.failure = self.failure is None, error

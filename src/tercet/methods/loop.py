@@ -46,6 +46,14 @@ class Loop:
         self.progress = Progress.on_terminal(self.run.n)
 
     def go(self) -> tuple[Status, BaseException | None]:
+        """Iterate until there is a reason to end, and leave the last state in the checkpoint."""
+        try:
+            return self.iterate()
+        finally:
+            if self.writer is not None:
+                self.writer.flush(self.rows)
+
+    def iterate(self) -> tuple[Status, BaseException | None]:
         """Iterate until there is a reason to end."""
         try:
             while True:

@@ -81,7 +81,7 @@ def minimize(
     tvp: Callable[..., Any] | None = None,
     args: Any = (),
     checkpoint: str | Path | None = None,
-    checkpoint_every: int = 1,
+    checkpoint_every: int | None = None,
     check_derivatives: bool = False,
 ) -> Result:
     """Find a minimizer x to half of the digits that its precision has: each x_j to sqrt(eps) of its size.
@@ -95,8 +95,8 @@ def minimize(
     never asked beyond them, and an x0 outside is moved inside. `method` is an STM (the default), SCR or SGD, or for a
     convex sum an AcceleratedTensor or AcceleratedCubic; `order`, 1, 2 or 3, is how much the certificate asks.
     Budgets: `max_iterations` (1000), `max_seconds`, `max_epochs` (evaluations of all orders over n). `callback(info)`
-    ends the run by True or StopIteration. `checkpoint`, a file, is written after every `checkpoint_every`-th iteration,
-    or once a step is accepted; `resume` goes on from it. `check_derivatives` compares with differences first.
+    ends the run by True or StopIteration. `checkpoint`, a file, is written every ten seconds and at the end, or after
+    every `checkpoint_every`-th iteration; `resume` goes on from it. `check_derivatives` compares with differences.
     The point returned is never worse than x0 by the full objective. The same seed gives the same result.
     """
     check_budgets(tol=tol, max_iterations=max_iterations, max_seconds=max_seconds, max_epochs=max_epochs)
@@ -125,7 +125,7 @@ def settings_of(
     order: int | None,
     seed: int,
     budgets: dict[str, Any],
-    every: int,
+    every: int | None,
     domain: Domain = EVERYWHERE,
 ) -> dict[str, Any]:
     """What a run is asked for, as a checkpoint keeps it."""
@@ -242,7 +242,7 @@ def resume(
     changed = differences(past.fingerprint, target.fingerprint())
     if changed:
         raise CheckpointError(f"resume({str(path)!r}): the checkpoint is of another problem: {'; '.join(changed)}.")
-    check_checkpoint(path, 1)
+    check_checkpoint(path, None)
     if method is not None and describe(method) != past.settings.get("method"):
         changed = differences(past.settings["method"], describe(method))
         raise CheckpointError(f"resume({str(path)!r}): the checkpoint has another method: {'; '.join(changed)}.")
@@ -270,7 +270,8 @@ def settings_again(saved: dict[str, Any], method: Method, d: int) -> dict[str, A
     budgets = {name: saved[name] for name in ("max_iterations", "max_seconds", "max_epochs")}
     check_budgets(tol=given_again(saved["tol"]), **budgets)
     check_choices(method, saved["order"], saved["seed"], None)
-    every = whole("minimize", "checkpoint_every", saved["checkpoint_every"])
+    every = saved["checkpoint_every"]
+    every = None if every is None else whole("minimize", "checkpoint_every", every)
     settings = settings_of(method, d, given_again(saved["tol"]), saved["order"], saved["seed"], budgets, every)
     settings |= {"bounds": saved["bounds"]} if "bounds" in saved else {}
     if settings != saved:
@@ -312,8 +313,11 @@ def check_budgets(**budgets: Any) -> None:
 
 def check_checkpoint(path: Any, every: Any) -> None:
     """The checkpoint can be written where it is asked for; found out before the run, not after hours."""
-    if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
-        raise ValueError(f"minimize(checkpoint_every={every!r}): give a positive whole number of iterations.")
+    if every is not None and (isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1):
+        raise ValueError(
+            f"minimize(checkpoint_every={every!r}): give a positive whole number of iterations, or None for every ten "
+            f"seconds."
+        )
     if path is None:
         return
     if not isinstance(path, str | os.PathLike):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import nan
 from typing import Any, Protocol
 
@@ -103,6 +103,11 @@ class Extra(Protocol):
         ...
 
 
+def still(point: MeteredPoint) -> MeteredPoint:
+    """The same point as a record of what is known of it now."""
+    return MeteredPoint(point.view, point.x, point.given, replace(point.known))
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """All that the next iteration depends on."""
@@ -132,6 +137,11 @@ class State:
         if self.kept is not None or self.certificate is not None or self.point.known.hessian is not None:
             return False
         return self.phase is DESCENT
+
+    @property
+    def still(self) -> State:
+        """The same with what is known now: what the run goes on to learn at these points is not added."""
+        return replace(self, point=still(self.point), origin=still(self.origin))
 
     def arrays(self) -> dict[str, Any]:
         """As numbers and arrays, from which `from_arrays` makes the same state again."""
