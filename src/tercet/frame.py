@@ -10,7 +10,7 @@ x_j in other units, and steps stay the same.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -181,6 +181,67 @@ class ScaledPoint:
 
 
 @dataclass(frozen=True, eq=False)
+class Turned:
+    """Coordinates of the objective's own, in which its Hessian is nearly a multiple of one (`Whitens`)."""
+
+    white: Any
+
+    def lift(self, c: Vector) -> Vector:
+        """s."""
+        return np.asarray(self.white.lift(c))
+
+    def coordinates(self, s: Vector) -> Vector:
+        """c."""
+        return np.asarray(self.white.coordinates(s))
+
+    def slope(self, g: Vector) -> Vector:
+        """A gradient, or the rows of several."""
+        return np.asarray(self.white.slope(g)) if g.ndim == 1 else np.stack([self.white.slope(row) for row in g])
+
+    def point(self, point: Any) -> TurnedPoint:
+        """The point seen in these coordinates."""
+        return TurnedPoint(point, self)
+
+    def move(self, x: Vector, c: Vector) -> Vector:
+        """x + s."""
+        return x + self.lift(c)
+
+    def left(self, x: Vector, slope: Vector) -> Vector:
+        """All of it."""
+        return slope
+
+    @property
+    def walls(self) -> None:
+        """None."""
+        return None
+
+    @property
+    def whole(self) -> Turned:
+        """These."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class TurnedPoint:
+    """Products with the Hessian and the third derivative of a point, in coordinates of the objective's own."""
+
+    point: Any
+    frame: Turned
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """B's, of the step s of coordinates v."""
+        return self.frame.slope(self.point.hessian_product(self.frame.lift(v)))
+
+    def third_product(self, u: Vector, v: Vector) -> Vector:
+        """T[s, t]."""
+        return self.frame.slope(self.point.third_product(self.frame.lift(u), self.frame.lift(v)))
+
+    def third_square(self, c: Vector) -> Vector:
+        """T[s, s]."""
+        return self.frame.slope(self.point.third_square(self.frame.lift(c)))
+
+
+@dataclass(frozen=True, eq=False)
 class ScaledResiduals:
     """What a point knows of its residuals, in coordinates c with s = E c."""
 
@@ -271,8 +332,14 @@ SAME = Same()
 class Units(Protocol):
     """In which units steps are measured."""
 
-    def frame(self, reach: Reach, scales: Vector | None) -> Frame:
-        """The coordinates of the next step; `scales` is what the objective itself knows of its units."""
+    @property
+    def turns(self) -> bool:
+        """Whether the objective's own coordinates at a point are asked for."""
+        ...
+
+    def frame(self, reach: Reach, scales: Vector | None, white: Any = None) -> Frame:
+        """The coordinates of the next step; `scales` is what the objective itself knows of its units, `white` are its
+        own coordinates at the point, where it has them and they were asked for."""
         ...
 
 
@@ -284,11 +351,16 @@ class Natural:
         E_j = sqrt(D_j / sqrt(b_j)),   b_j the largest |B_jj| along the run.
 
     A linear model knows more: a step of one unit changes the margin by one where a_ij is not 0, E_j = 1 / rms a_ij.
-    Where no Hessian is formed and nothing else is known, all x_j have the same unit.
+    Where no Hessian is formed and nothing else is known, all x_j have the same unit. Steps that are made of products
+    alone take the coordinates of the objective, where it has any, in which they need few (docs/decisions/021).
     """
 
-    def frame(self, reach: Reach, scales: Vector | None) -> Frame:
-        """E."""
+    turns: ClassVar[bool] = True
+
+    def frame(self, reach: Reach, scales: Vector | None, white: Any = None) -> Frame:
+        """E, or the objective's own."""
+        if white is not None:
+            return Turned(white)
         if scales is not None:
             return Scaled(scales)
         if not reach.bend.size:
@@ -301,6 +373,8 @@ class Natural:
 class Euclidean:
     """|s| as the paper has it, in the units of x as given."""
 
-    def frame(self, reach: Reach, scales: Vector | None) -> Frame:
+    turns: ClassVar[bool] = False
+
+    def frame(self, reach: Reach, scales: Vector | None, white: Any = None) -> Frame:
         """x itself."""
         return SAME

@@ -1,5 +1,7 @@
 """Points whose derivatives are known, and measures of them by other means."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 
@@ -7,6 +9,7 @@ class Polynomial:
     """f(x) = g'x + 1/2 x'Bx + 1/6 T[x]^3 as a point, at 0 unless another x is given: all that a certificate asks."""
 
     terms = 1
+    able = SimpleNamespace(limits=None)
 
     def __init__(self, g, B, T=None, bound=np.inf, x=None):
         self.at_0 = np.asarray(g, float), np.asarray(B, float), T, bound

@@ -58,13 +58,13 @@ def test_derivatives_equal_automatic_ones():
 
 
 def test_many_rows_come_in_pieces(monkeypatch):
-    from tercet.objectives import class_model
+    from tercet.objectives import class_point
 
     x = RNG.standard_normal(8)
     for loss in ("softmax", "brier"):
         whole = tercet.ClassModel(X, Y, loss).over(None).at(x)
         expected = whole.hessian(), whole.scatter()
-        monkeypatch.setattr(class_model, "BYTES", 1)
+        monkeypatch.setattr(class_point, "BYTES", 1)
         parts = tercet.ClassModel(X, Y, loss).over(None).at(x)
         assert len(list(parts.view.pieces())) > 10
         np.testing.assert_allclose(parts.hessian(), expected[0], rtol=1e-11, atol=1e-15)

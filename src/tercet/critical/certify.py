@@ -93,12 +93,15 @@ class Examination:
         return sides_of(self.x, self.traits.epsilon, sizes)[0]
 
     def second(self) -> tuple[Vector, Matrix]:
-        """The lowest eigenvalues with their vectors: all of them where B is formed, else those that products tell."""
+        """The lowest eigenvalues with their vectors: all of them where B is formed, else those that products tell. With
+        `tol=None` directions are read off the scaled matrix, and of a formed B no vectors are needed."""
         t, d = self.tolerances, len(self.g)
         if t.order < 2:
             return np.array([np.nan]), np.zeros((d, 0))
         self.notes.append("chi2 by a dense eigenvalue problem" if self.traits.dense else "chi2 by Lanczos")
-        if t.relative and not self.traits.dense and d > FORMED:
+        if t.relative and self.traits.dense:
+            return np.linalg.eigvalsh(self.point.hessian()), np.zeros((d, 0))
+        if t.relative and d > FORMED:
             return lowest_pair(self.point.hessian_product, d, self.seed)
         return lowest_eigenpairs(self.point, d, self.traits.dense, t.zeta, self.seed)
 

@@ -110,8 +110,9 @@ class Errors:
     noise: float  # of g, as a length
 
     def within(self, relative: float, x: Vector, D: Vector) -> bool:
-        """Every x_j is within `relative` of its size, or as close as rounding lets it come."""
-        size = sizes(x, self.s, D)
+        """Every x_j is within `relative` of its size, or as close as rounding lets it come. One that is not told from 0
+        by what rounding does to it is measured by its span."""
+        size = sizes(x, np.maximum(np.abs(self.s), self.floor), D)
         return bool(np.all(np.abs(self.s) <= relative * size + np.minimum(self.floor, COARSEST * size)))
 
 

@@ -27,7 +27,7 @@ SURE = 0.01  # with a larger tau they are rounded too much
 
 def proved(point: MeteredPoint, B: Matrix, g: Vector) -> Vector | None:
     """A bound on each |x_j - x*_j|; None where nothing can be proved."""
-    if not np.all(np.diag(B) > 0.0):
+    if point.able.limits is None or not np.all(np.diag(B) > 0.0):
         return None
     E = 1.0 / np.sqrt(np.diag(B))
     try:

@@ -113,6 +113,7 @@ class Parts:
     sigma: SigmaRule
     begin: Begin  # the first radius, once x and g are known
     units: Units
+    turns: bool  # steps are taken in the objective's own coordinates, where it has them
     search: Search
     order: int
     power: int
@@ -133,6 +134,7 @@ class Parts:
             formed = traits.dense and traits.hessian_products <= DEAR
             subsolver = GaussNewton.suited(traits) if traits.residuals else Dense() if formed else wide
         needs = needs_of(subsolver, traits, rule)
+        units = Euclidean() if needs.own_units else settings.units
         third = Purchase(
             settings.worth if settings.order >= 3 and (traits.buys_third or settings.worth == inf) else 0.0,
             traits.forms_third or needs.linear,
@@ -148,7 +150,8 @@ class Parts:
             Walled(subsolver) if run.domain.bounded else subsolver,
             settings.sigma,
             getattr(settings.sigma, "begin", as_it_is),
-            Euclidean() if needs.own_units else settings.units,
+            units,
+            units.turns and needs.products and not run.domain.bounded,
             AlongStep() if traits.images and rule.nested else OneLook(),
             settings.order,
             needs.power or settings.power,

@@ -99,7 +99,7 @@ def expansion(
         raise NotFiniteError("value")
     bend = B.residuals.linear().bend if parts.linear else B.hessian().diagonal() if parts.forms_hessian else NO_BEND
     reach = state.memory.reach.at(point.x, run.x0, bend)
-    frame = parts.units.frame(reach, run.scales)
+    frame = parts.units.frame(reach, run.scales, B.white() if parts.turns else None)
     frame = at_rest(frame, reach, bend, g, f) if bend.size else frame
     norm, frame = run.domain.chi1(point.x, g), run.domain.face(frame, point.x, g)
     whole: Any = parts.guarantee.third(T) if parts.guarantee.promises else T

@@ -93,13 +93,13 @@ def is_due(run: Run, state: State, at: Expansion, step: Step | None) -> bool:
         return False
     if step.quadratic.decrease > t.relative * np.fmax(abs(at.f), gained(state, at)):
         return False
-    return within(at.model.frame.lift(step.s), memory.closer * t.relative, at)
+    return within(at.model.frame.lift(step.s), memory.closer * t.relative, at, run.traits.dense)
 
 
-def within(s: Vector, relative: float, at: Expansion) -> bool:
-    """Each |s_j| is at most `relative` of the size of x_j; where B is not formed, all of them in the mean."""
+def within(s: Vector, relative: float, at: Expansion, each: bool) -> bool:
+    """Each |s_j| is at most `relative` of the size of x_j; where no certificate forms B, all of them in the mean."""
     x, reach = at.point.x, at.model.reach
-    if reach.bend.size:
+    if each:
         return bool(np.all(np.abs(s) <= relative * sizes(x, s, reach.spans)))
     return float(np.linalg.norm(s / reach.spans)) <= relative * np.sqrt(len(s))
 

@@ -101,6 +101,15 @@ class Variances(Protocol):
         ...
 
 
+class Whitens(Protocol):
+    """Coordinates c of steps s in which the Hessian is nearly a multiple of one, so that few products make a step."""
+
+    def white(self) -> Any:
+        """With `lift(c)` = s, `coordinates(s)` = c and `slope(g)`, the gradient of f in c; counted as a product. None
+        where they would be too dear, and by default."""
+        ...
+
+
 class Scatter(Protocol):
     """How the gradients of single terms vary, for the sandwich of `tercet.infer`."""
 
@@ -262,6 +271,7 @@ class Abilities:
     variance: Callable[[Any, int], Any] | None
     line: Callable[[Any, Vector], Any] | None
     linear: Callable[[Any, bool], Any] | None
+    white: Callable[[Any], Any] | None
     rest: Callable[[Any], Any] | None
     curve: Callable[[Any, Vector], Any] | None
     know: Callable[[Any, float | None, Vector | None], None] | None

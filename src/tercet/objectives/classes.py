@@ -4,8 +4,8 @@ With p = softmax(z) and a bar for a mean under p, p has the derivatives
 
     p_a = p (a - abar),   p_ab = p_b (a - abar) - p (p_b'a)          along a, and along a and b
 
-elementwise in the classes. Arrays are n x K: one row for each row of the data. A loss gives its derivatives from p,
-which serves for all of them.
+elementwise in the classes. Arrays are K x n, a column for each row of the data, so that what is taken over the classes
+is taken over whole rows of an array. A loss gives its derivatives from p, which serves for all of them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,33 @@ from tercet.records import Matrix, Tensor, Vector
 Labels = NDArray[np.intp]
 
 
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """p = softmax(z) of each row, and what the label y of the row makes of it."""
+
+    p: Matrix
+    surprise: Vector  # -log p_y
+
+    @staticmethod
+    def of(Z: Matrix, y: Labels) -> Shares:
+        """log(1 + sum over the other classes of exp(z_k - z_y)) loses no digits where the label is right."""
+        rows = np.arange(len(y))
+        D = Z - Z[y, rows]
+        top = D.max(axis=0)  # at least 0, the entry of y
+        E = np.exp(np.subtract(D, top, out=D), out=D)
+        own = E[y, rows]
+        E[y, rows] = 0.0
+        others = E.sum(axis=0)
+        E[y, rows] = own
+        total = others + own
+        surprise = np.where(top > 0.0, top + np.log(total), np.log1p(others))
+        return Shares(np.divide(E, total, out=E), surprise)
+
+
 class ClassLoss(Protocol):
     """A loss of the margins of a row and the number of its class."""
 
-    def value(self, Z: Matrix, y: Labels) -> Vector:
+    def value(self, shares: Shares, y: Labels) -> Vector:
         """l, one a row."""
         ...
 
@@ -42,24 +65,29 @@ class ClassLoss(Protocol):
         ...
 
     def curvature(self, p: Matrix, y: Labels) -> Tensor:
-        """l'', a symmetric K x K matrix a row."""
+        """l'', a symmetric K x K matrix a row, as an n x K x K array."""
+        ...
+
+    def typical(self, p: Matrix, w: Vector) -> Matrix:
+        """sum_i w_i l_i'' with p for the law of the labels: what it is in the mean where the model is right."""
         ...
 
 
 def softmax(Z: Matrix) -> Matrix:
     """exp(z_k) / sum_j exp(z_j)."""
-    E = np.exp(Z - Z.max(axis=1, keepdims=True))
-    return E / E.sum(axis=1, keepdims=True)
+    E = np.exp(Z - Z.max(axis=0))
+    return E / E.sum(axis=0)
 
 
-def dot(a: Matrix, b: Matrix) -> Matrix:
-    """a'b of each row, as a column."""
-    return np.einsum("nk,nk->n", a, b)[:, None]
+def dot(a: Matrix, b: Matrix) -> Vector:
+    """a'b of each row."""
+    return np.einsum("kn,kn->n", a, b)
 
 
 def along(p: Matrix, a: Matrix) -> Matrix:
     """p_a = p (a - abar)."""
-    return p * (a - dot(p, a))
+    c = a - dot(p, a)
+    return np.multiply(p, c, out=c)
 
 
 def along_both(p: Matrix, a: Matrix, p_b: Matrix) -> Matrix:
@@ -71,8 +99,8 @@ def minus_label(p: Matrix, y: Labels) -> Matrix:
     """p - e_y; the entry of y is minus the sum of the others, not 1 - p_y, which loses digits in the tail."""
     r = p.copy()
     rows = np.arange(len(y))
-    r[rows, y] = 0.0
-    r[rows, y] = -r.sum(axis=1)
+    r[y, rows] = 0.0
+    r[y, rows] = -r.sum(axis=0)
     return r
 
 
@@ -80,13 +108,9 @@ def minus_label(p: Matrix, y: Labels) -> Matrix:
 class SoftmaxLoss:
     """Multinomial logistic regression: l = log sum_k exp(z_k) - z_y. Convex."""
 
-    def value(self, Z: Matrix, y: Labels) -> Vector:
-        """log(1 + sum over the other classes of exp(z_k - z_y)), which loses no digits where the label is right."""
-        D = Z - Z[np.arange(len(y)), y][:, None]
-        top = np.maximum(D.max(axis=1), 0.0)
-        E = np.exp(D - top[:, None])
-        E[np.arange(len(y)), y] = 0.0
-        return np.where(top > 0.0, top + np.log(E.sum(axis=1) + np.exp(-top)), np.log1p(E.sum(axis=1)))
+    def value(self, shares: Shares, y: Labels) -> Vector:
+        """-log p_y."""
+        return shares.surprise
 
     def gradient(self, p: Matrix, y: Labels) -> Matrix:
         """p - e_y."""
@@ -102,10 +126,15 @@ class SoftmaxLoss:
 
     def curvature(self, p: Matrix, y: Labels) -> Tensor:
         """diag p - p p'."""
-        H = -p[:, :, None] * p[:, None, :]
-        k = np.arange(p.shape[1])
-        H[:, k, k] += p
+        P = p.T
+        H = -P[:, :, None] * P[:, None, :]
+        k = np.arange(len(p))
+        H[:, k, k] += P
         return H
+
+    def typical(self, p: Matrix, w: Vector) -> Matrix:
+        """The sum of diag p - p p', whatever the labels are."""
+        return np.diag(p @ w) - (p * w) @ p.T
 
 
 @dataclass(frozen=True)
@@ -115,10 +144,10 @@ class Brier:
 
     convex: ClassVar[bool] = False
 
-    def value(self, Z: Matrix, y: Labels) -> Vector:
+    def value(self, shares: Shares, y: Labels) -> Vector:
         """1/2 |r|^2 with r = p - e_y."""
-        r = minus_label(softmax(Z), y)
-        return 0.5 * dot(r, r)[:, 0]
+        r = minus_label(shares.p, y)
+        return 0.5 * dot(r, r)
 
     def gradient(self, p: Matrix, y: Labels) -> Matrix:
         """p (r - rbar)."""
@@ -139,9 +168,14 @@ class Brier:
 
     def curvature(self, p: Matrix, y: Labels) -> Tensor:
         """From its products with the K unit vectors."""
-        columns = [self.product(p, y, np.broadcast_to(e, p.shape)) for e in np.eye(p.shape[1])]
+        columns = [self.product(p, y, np.broadcast_to(e[:, None], p.shape)).T for e in np.eye(len(p))]
         H = np.stack(columns, axis=2)
         return 0.5 * (H + H.transpose(0, 2, 1))
+
+    def typical(self, p: Matrix, w: Vector) -> Matrix:
+        """The sum of (diag p - p p')^2: r is 0 in the mean, and what is left is the square of its derivative."""
+        q, wp = p * p, w * p
+        return np.diag(q @ w) - (w * q) @ p.T - wp @ q.T + (wp * q.sum(axis=0)) @ p.T
 
 
 CLASS_LOSSES: dict[str, Callable[[], Any]] = {"softmax": SoftmaxLoss, "brier": Brier}

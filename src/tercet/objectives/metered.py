@@ -175,6 +175,11 @@ class MeteredPoint:
             return self.ask("third", tensor_of_products, V, m)
         return self.ask("third", own, V, price=m * (k * (k + 1) // 2))
 
+    def white(self) -> Any:
+        """Coordinates in which the Hessian is nearly a multiple of one; None where the objective has none."""
+        own = self.able.white
+        return None if own is None else self.ask("hessian", own, finite=False)
+
     @property
     def residuals(self) -> MeteredResiduals:
         """What is known of its residuals, where the objective has them (`Traits.residuals`)."""

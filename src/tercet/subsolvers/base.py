@@ -79,6 +79,7 @@ class Needs:
     same_terms: bool = False  # B and T are taken over the terms of f
     own_units: bool = False  # it works on x itself, whatever the units of the method
     forms_hessian: bool = False  # B is formed as a matrix anyway, and may serve for more
+    products: bool = False  # it takes products with B and T alone, in whatever coordinates
     linear: bool = False  # steps are made of the Jacobian of residuals
 
 

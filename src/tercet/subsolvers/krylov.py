@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tercet.checks import positive, whole
 from tercet.model import Regularizer, add_third, power_of
+from tercet.objectives.base import Traits
 from tercet.records import Forecast, Matrix, Meets, Step, Vector
-from tercet.subsolvers.base import Ask, Taylor, Workspace, meets_first
+from tercet.subsolvers.base import Ask, Needs, Taylor, Workspace, meets_first
 from tercet.subsolvers.dense import acting, limited
 from tercet.subsolvers.spectral import EPS, Tridiagonal, regularized_step
 from tercet.vectors import combine, length
@@ -38,6 +40,10 @@ class Krylov:
         positive("Krylov", "theta", self.theta)
         positive("Krylov", "relative", self.relative)
         whole("Krylov", "vectors", self.vectors, most=1e6)
+
+    def needs(self, traits: Traits, sizes: Any) -> Needs:
+        """Nothing but products."""
+        return Needs(products=True)
 
     def prepare(self, taylor: Taylor) -> Workspace:
         """Begin with an empty basis."""
