@@ -251,7 +251,7 @@ def checked(source: Source, manifest: manifests.Manifest | None) -> Iterator[Ext
         try:
             extent = source.extent(i)
         except (OSError, ValueError) as error:
-            raise ValueError(f"{where}: {error}.") from error
+            raise ValueError(f"{where}: {str(error).rstrip('.')}.") from error
         if manifest is not None:
             manifest.compare(i, extent)
         if extent.rows < 1 or extent.columns < 1:

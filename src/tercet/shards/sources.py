@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.lib.format import open_memmap
 
 from tercet.checks import regular_file
 from tercet.shards.layout import Extent, Room
@@ -216,10 +217,12 @@ def loaded(load: Callable[..., Any], path: str, **how: Any) -> Any:
 
 def head_of_npy(path: str, axes: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and dtype of an npy file."""
-    head = np.load(regular_file("Shards", path), mmap_mode="r", allow_pickle=False)
-    if not isinstance(head, np.ndarray) or head.ndim != axes:
-        found = f"shape {head.shape}" if isinstance(head, np.ndarray) else "an archive"
-        raise ValueError(f"{path} holds {found}; {axes} axes are needed")
+    try:
+        head = open_memmap(regular_file("Shards", path), mode="r")
+    except ValueError as error:
+        raise ValueError(f"{path} is no npy file of numbers ({error})") from error
+    if head.ndim != axes:
+        raise ValueError(f"{path} holds shape {head.shape}; {axes} axes are needed")
     return tuple(int(k) for k in head.shape), head.dtype
 
 
@@ -253,7 +256,7 @@ class Rows:
     @contextmanager
     def of(path: str, name: str, room: Room | None) -> Iterator[Rows]:
         """Open a file."""
-        array = loaded(np.load, path, mmap_mode="r", allow_pickle=False)
+        array = loaded(open_memmap, path, mode="r")
         with open(path, "rb", buffering=0) as file:
             yield Rows(path, name, file, array, room)
 

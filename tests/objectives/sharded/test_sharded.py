@@ -184,7 +184,7 @@ def test_a_run_resumes_bit_for_bit_and_other_shards_are_refused(tmp_path):
         (lambda X, y, w: X.__setitem__((9, 0), -1e100), "shard 2, row 9, column 0: X holds -1e\\+100"),
         (lambda X, y, w: y.__setitem__(7, np.inf), "shard 2, row 7: y is not finite"),
         (lambda X, y, w: w.__setitem__(3, -1.0), "shard 2, row 3: its weight is below 0"),
-        (lambda X, y, w: y.__setitem__(7, 2.0), "shard 2, rows from 0 on: .* y holds \\[2.0\\]"),
+        (lambda X, y, w: y.__setitem__(7, 2.0), "shard 2, row 7: .* y holds \\[2.0\\]"),
     ],
 )
 @pytest.mark.parametrize("sparse", [False, True])

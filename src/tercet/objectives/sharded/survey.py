@@ -3,6 +3,7 @@ sample that lives with the driver?"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 
 from tercet.objectives.linear.model import LARGEST
 from tercet.objectives.linear.point import LinearPoint
+from tercet.objectives.losses import Loss
 from tercet.objectives.sharded.sums import LinearRecipe
 from tercet.objectives.tables import inverse_rms
 from tercet.records import Rows, Vector
@@ -140,15 +142,24 @@ class Inspect:
     def __call__(self, block: Block) -> Found:
         """Check a block and sum up what is asked of it; ValueError names shard and row."""
         check(block)
-        try:
-            loss = self.recipe.own_loss()
-            if hasattr(loss, "check"):
-                loss.check(block.y)
-        except ValueError as error:
-            raise ValueError(f"shard {block.shard}, rows from {block.start} on: {error}") from None
+        loss = self.recipe.own_loss()
+        refused = refusal(loss, block.y)
+        if refused is not None:
+            row = bisect_left(range(block.rows - 1), True, key=lambda k: bool(refusal(loss, block.y[: k + 1])))
+            raise ValueError(f"shard {block.shard}, row {block.start + row}: {refused}")
         point = LinearPoint(self.recipe.view(block), np.zeros(block.X.shape[1] + self.recipe.intercept))
         zero = sum(float(point.margins.coefficients(0, piece).sum()) for piece in point.view.table.pieces)
         return Found(*columns(block), zero, weight_of(block))
+
+
+def refusal(loss: Loss, y: Vector) -> str | None:
+    """Why a loss does not take some targets; None where it does."""
+    try:
+        if hasattr(loss, "check"):
+            loss.check(y)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def weight_of(block: Block) -> float:
