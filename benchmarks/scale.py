@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -117,11 +117,11 @@ def lbfgs(model: ShardedLinearModel, target: float) -> tuple[float, float]:
     return np.inf, time.perf_counter() - start
 
 
-def rounds(shards: dict[str, tercet.Shards], share: float) -> dict[str, Any]:
+def rounds(shards: dict[str, tercet.Shards], share: float, penalties: Sequence[float]) -> dict[str, Any]:
     """Passes and seconds to the gap, and those of L-BFGS over the same sums."""
     out = {}
     for name, data in shards.items():
-        for l2 in L2:
+        for l2 in penalties:
             bytes_ = int(share * 8 * data.n * (data.layout.columns + 2))
             model = tercet.LinearModel(data, loss="logistic", l2=l2, sample_bytes=bytes_)
             with recorded() as seen:
@@ -327,6 +327,8 @@ def main() -> None:
         "--turns", type=int, default=24, help="runs of a pass and of reading, of which the shortest counts"
     )
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--kinds", default="independent,factor,units", help="of the data, for rounds and giant")
+    parser.add_argument("--l2", type=float, nargs="+", default=L2, help="penalties of rounds")
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
     options = parser.parse_args()
@@ -340,15 +342,16 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="tercet-scale-", dir=options.folder))
     found: dict[str, Any] = {"rows": rows, "columns": options.columns, "versions": versions, "sample": options.sample}
     try:
-        wanted = ("independent", *(("factor", "units") if {"rounds", "giant"} & {*chosen} else ()))
-        kinds = (*wanted, "ordered") if "giant" in chosen else wanted
+        several = {"rounds", "giant"} & {*chosen}
+        kinds = options.kinds.split(",") if several else ["independent"]
+        kinds += ["ordered"] if "giant" in chosen else []
         shards = {kind: generate(folder / kind, rows, options.columns, kind) for kind in kinds}
         parts: dict[str, Callable[[], dict[str, Any]]] = {
-            "rounds": lambda: rounds({k: v for k, v in shards.items() if k != "ordered"}, options.sample),
-            "pass": lambda: one_pass(shards["independent"], options.turns),
-            "memory": lambda: memory(folder / "independent", options.sample),
-            "dask": lambda: with_dask(shards["independent"]),
-            "kills": lambda: kills(shards["independent"], options.kills, options.sample),
+            "rounds": lambda: rounds({k: v for k, v in shards.items() if k != "ordered"}, options.sample, options.l2),
+            "pass": lambda: one_pass(shards[kinds[0]], options.turns),
+            "memory": lambda: memory(folder / kinds[0], options.sample),
+            "dask": lambda: with_dask(shards[kinds[0]]),
+            "kills": lambda: kills(shards[kinds[0]], options.kills, options.sample),
             "giant": lambda: against_giant(shards, options.sample),
         }
         for name in chosen:

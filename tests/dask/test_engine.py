@@ -102,3 +102,11 @@ def test_tasks_are_named_groups(client, tmp_path):
 def test_no_scheduler_at_an_address():
     with pytest.raises(ValueError, match="no scheduler answers there"):
         tercet.dask.connect("tcp://127.0.0.1:1", timeout=0.5)
+
+
+def test_an_address_that_is_none_is_refused_at_once():
+    begun = time.monotonic()
+    for address in ("nonsense", "tcp://host", "tcp://host:port"):
+        with pytest.raises(ValueError, match=f"tercet.dask.connect.'{address}'.: no scheduler answers there"):
+            tercet.dask.connect(address)
+    assert time.monotonic() - begun < 5

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from distributed import Client, Future
+from distributed.comm import parse_address, parse_host_port
 
 from tercet.objectives.sharded.engine import Traffic, Work, timed
 from tercet.objectives.sharded.survey import Digest
@@ -217,6 +218,9 @@ def again(client: Client, futures: list[Future]) -> int:
 def connect(address: str, timeout: float = 30.0) -> Client:
     """A client of the cluster whose scheduler is at an address; ValueError where there is none."""
     try:
+        scheme, place = parse_address(address)
+        if scheme != "inproc":
+            parse_host_port(place)  # a client that was made of no address would not let the program end for a minute
         return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ValueError(f"tercet.dask.connect({address!r}): no scheduler answers there ({error}).") from error

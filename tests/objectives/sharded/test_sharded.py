@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import tercet
 from tercet import LinearModel, Shards, Status
 from tercet.objectives.capabilities import result_of
+from tercet.objectives.sharded import driver
 from tercet.objectives.sharded.engine import Local, Traffic
 from tercet.objectives.sharded.sums import Gradient, Hessian, Product, Value
 from tercet.objectives.sharded.survey import Digest
@@ -291,3 +292,13 @@ print(json.dumps([after - before, result.rounds]))
     kilobytes, rounds = json.loads(out.stdout)
     assert rounds >= 1
     assert kilobytes < 70_000
+
+
+def test_each_pass_writes_a_line_with_f_as_the_run_sees_it(monkeypatch):
+    lines = []
+    monkeypatch.setattr(driver, "on_terminal", lambda: lines.append)
+    result = tercet.minimize(LinearModel(shards_of(), loss="sigmoid_squares", l2=1e-1, sample_bytes=SMALL))
+    shown = [line for line in lines if "value-gradient" in line]
+    assert len(lines) >= result.rounds - 1  # the first pass looks at the numbers
+    assert any(f"f {result.fun:.8g}  |g|" in line for line in shown)
+    assert all(line.startswith("pass ") and "GB/s" in line and "retries 0" in line for line in lines)

@@ -23,6 +23,11 @@ from tercet.watch import Look, unwatched
 SAMPLE = 1 << 27  # bytes of the sample that lives with the driver
 
 
+def nothing(x: Vector) -> tuple[float, Vector]:
+    """No penalty: 0, and its gradient."""
+    return 0.0, np.zeros_like(x)
+
+
 @dataclass(eq=False)
 class Known:
     """What was learnt of the shards: by the first pass, and of the sample of the last seed. Written in place."""
@@ -77,17 +82,18 @@ class Driver:
     # passes
 
     def sweep(
-        self, recipe: Recipe, x: Vector, sums: Sequence[Sum], slope: Callable[[Vector], Any] = np.zeros_like
+        self, recipe: Recipe, x: Vector, sums: Sequence[Sum], beside: Callable[[Vector], tuple[float, Vector]] = nothing
     ) -> list[Any]:
-        """Some sums at x over all rows, in one pass; `slope` is what the gradient has beside them."""
+        """Some sums at x over all rows, in one pass; `beside` is what f and its gradient have beside them."""
         name, started = "-".join(type(each).__name__.lower() for each in sums), perf_counter()
         total = add_up(self.engine.each(Sweep(name, recipe, x, tuple(sums)), self.traffic))
         show, n = on_terminal(), self.layout.n
         if show is not None:
             parts = {type(each): part for each, part in zip(sums, total, strict=True)}
-            told = f"  f {float(parts[Value]) / n:.8g}" if Value in parts else ""
+            value, slope = beside(x)
+            told = f"  f {float(parts[Value]) / n + value:.8g}" if Value in parts else ""
             if Gradient in parts:
-                told += f"  |g| {np.linalg.norm(parts[Gradient] / n + slope(x)):.2e}"
+                told += f"  |g| {np.linalg.norm(parts[Gradient] / n + slope):.2e}"
             show(line_of(self.traffic, name, self.layout, perf_counter() - started, told))
         return total
 

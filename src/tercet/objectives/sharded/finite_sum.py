@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -12,18 +11,16 @@ import numpy as np
 
 from tercet.checks import whole
 from tercet.objectives.base import Bound, Traits, name_of
-from tercet.objectives.finite_sum import COLUMNS, CPU_CHUNK, GROUPS, SumObjective, SumView, kernels_of, sum_traits
+from tercet.objectives.finite_sum import COLUMNS, CPU_CHUNK, GROUPS, SumObjective, kernels_of, sum_traits
 from tercet.objectives.jaxtools import flatten, import_jax, precision
-from tercet.objectives.metered import DeadlineError
-from tercet.objectives.sharded.driver import SAMPLE, Driver, Order
-from tercet.objectives.sharded.engine import Engine, Local, Traffic
+from tercet.objectives.sharded.driver import SAMPLE, Driver
+from tercet.objectives.sharded.engine import Engine, Local
 from tercet.objectives.sharded.sums import Gradient, Hessian, Scatter, Sum, remembered
 from tercet.objectives.sharded.survey import Drawn
-from tercet.objectives.sharded.traced import Held, Inspect, Means, answers, check_dense, filled, longest, sampled
-from tercet.records import Matrix, Rows, Tensor, Vector
+from tercet.objectives.sharded.traced import Inspect, Means, ShardedObjective, answers, check_dense, filled, longest
+from tercet.records import Matrix, Tensor, Vector
 from tercet.shards import Shards
 from tercet.shards.layout import Block
-from tercet.watch import Look
 
 
 class ShardedFiniteSum:
@@ -70,7 +67,7 @@ class ShardedFiniteSum:
         size = self.chunk * -(-longest(layout) // self.chunk)
         recipe = SumRecipe(self.loss, tree, dtype, self.chunk, size, layout.columns, layout.weighted)
         recipe.own()
-        return Bound(ShardedSum(start.size, self.driver.for_a_run(), recipe), start, restore)
+        return Bound(ShardedObjective(start.size, self.driver.for_a_run(), recipe), start, restore)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +105,20 @@ class SumRecipe:
         parts = [rows.X, rows.y] if rows.w is None else [rows.X, rows.y, rows.w]
         return replace(own, data=tuple(filled(part, size, self.dtype) for part in parts), n=size)
 
-    def of_drawn(self, drawn: Drawn) -> SumObjective:
+    def traits(self, shards: int) -> Traits:
+        """Those of a sum in memory."""
+        how = f"derivatives by JAX over {shards} shards"
+        return sum_traits(self.own().d, how, float(np.finfo(self.dtype).eps))
+
+    def scales(self) -> Vector:
+        """x as it is given."""
+        return np.ones(self.own().d)
+
+    def at(self, driver: Driver, x: Vector) -> ShardedSumPoint:
+        """All rows at x."""
+        return ShardedSumPoint(Means(driver, lambda: self, x))
+
+    def of_drawn(self, driver: Driver, drawn: Drawn) -> SumObjective:
         """Rows that were gathered, which stay where sums are made; few sizes are compiled."""
         m = len(drawn.y)
         step = max(self.chunk, (1 << m.bit_length()) // 16)  # filled up by an eighth at the most
@@ -121,68 +131,6 @@ class SumRecipe:
         objective = self.objective(block, self.size)
         view = replace(objective.over(np.arange(block.rows)), whole=True)
         return answers(view.at(x), block, sums)
-
-
-@dataclass(frozen=True, eq=False)
-class ShardedSum:
-    """A sum of a JAX function over shards, of a flat vector."""
-
-    d: int
-    driver: Driver
-    recipe: SumRecipe
-    held: Held = field(default_factory=Held)
-
-    @property
-    def n(self) -> int:
-        """The number of rows."""
-        return self.driver.layout.n
-
-    @property
-    def traits(self) -> Traits:
-        """Those of a sum in memory, and how large a sample is at hand."""
-        how = f"derivatives by JAX over {len(self.driver.layout.extents)} shards"
-        return replace(sum_traits(self.d, how, float(np.finfo(self.recipe.dtype).eps)), in_memory=self.driver.in_memory)
-
-    @property
-    def traffic(self) -> Traffic:
-        """What was read so far."""
-        return self.driver.traffic
-
-    @property
-    def scales(self) -> Vector:
-        """Nothing is known of units; but the numbers are looked at before the run."""
-        with suppress(DeadlineError):
-            self.driver.survey()
-        return np.ones(self.d)
-
-    def shuffle(self, seed: int) -> Order:
-        """The order of the rows by their keys."""
-        return self.driver.shuffle(seed)
-
-    def clocked(self, look: Look) -> ShardedSum:
-        """The same for one run, which looks at the clock between blocks."""
-        return replace(self, driver=self.driver.clocked(look), held=Held())
-
-    def over(self, rows: Rows | None) -> SumView | ShardedSumView:
-        """All rows, by passes; or some, gathered into memory."""
-        return ShardedSumView(self) if rows is None else sampled(self.driver, self.held, rows, self.recipe.of_drawn)
-
-
-@dataclass(frozen=True, eq=False)
-class ShardedSumView:
-    """All rows."""
-
-    objective: ShardedSum
-
-    @property
-    def terms(self) -> int:
-        """The number of rows."""
-        return self.objective.n
-
-    def at(self, x: Vector, carry: None = None) -> ShardedSumPoint:
-        """All rows at x."""
-        o = self.objective
-        return ShardedSumPoint(Means(o.driver, lambda: o.recipe, x))
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,7 +61,7 @@ class ShardedPoint:
         """Some sums over all rows."""
         model = self.model
         recipe = replace(model.recipe, factor=model.driver.factor())
-        return model.driver.sweep(recipe, self.x, sums, model.penalty.gradient)
+        return model.driver.sweep(recipe, self.x, sums, lambda x: (model.penalty.value(x), model.penalty.gradient(x)))
 
     def beside_f(self, each: Sum) -> Any:
         """The mean of a sum, and with it, where it is not known yet, f."""

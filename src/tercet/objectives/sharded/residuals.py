@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -13,32 +12,29 @@ import numpy as np
 from tercet.checks import whole
 from tercet.objectives.base import Bound, Priced, Traits, digest, name_of
 from tercet.objectives.jaxtools import flatten, import_jax, precision
-from tercet.objectives.metered import DeadlineError
 from tercet.objectives.residuals.linearized import Curve, Linearized
 from tercet.objectives.residuals.outer import Outer
 from tercet.objectives.residuals.points import LargePoint
 from tercet.objectives.residuals.problem import check_l2, kernels_of, penalties
-from tercet.objectives.residuals.traced import TracedResiduals, TracedView, residual_traits
-from tercet.objectives.sharded.driver import SAMPLE, Driver, Order
-from tercet.objectives.sharded.engine import Engine, Local, Traffic
+from tercet.objectives.residuals.traced import TracedResiduals, residual_traits
+from tercet.objectives.sharded.driver import SAMPLE, Driver
+from tercet.objectives.sharded.engine import Engine, Local
 from tercet.objectives.sharded.sums import Gradient, Sum, remembered
 from tercet.objectives.sharded.survey import Drawn
 from tercet.objectives.sharded.traced import (
     Bend,
-    Held,
     Inspect,
     Means,
     Rest,
     Root,
+    ShardedObjective,
     answers,
     check_dense,
     longest,
-    sampled,
 )
-from tercet.records import Matrix, Rows, Tensor, Vector
+from tercet.records import Matrix, Tensor, Vector
 from tercet.shards import Shards
 from tercet.shards.layout import Block
-from tercet.watch import Look
 
 BESIDE = 64  # up to this many variables a pass for f makes J, too, of which the gradient is made: QR takes d^2 a row
 
@@ -94,7 +90,7 @@ class ShardedResiduals:
         recipe = ResidualRecipe(self.residual, tree, dtype, self.loss, self.chunk, self.driver.layout.columns)
         recipe.own()
         l2 = penalties(self.l2, x0, start.size)
-        return Bound(ShardedResidualSum(start.size, self.driver.for_a_run(), recipe, l2), start, restore)
+        return Bound(ShardedObjective(start.size, self.driver.for_a_run(), ResidualKind(recipe, l2)), start, restore)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,80 +139,39 @@ class ResidualRecipe:
 
 
 @dataclass(frozen=True, eq=False)
-class ShardedResidualSum:
-    """Residuals over shards, of a flat vector."""
+class ResidualKind:
+    """Residuals over shards with a penalty."""
 
-    d: int
-    driver: Driver
     recipe: ResidualRecipe
     l2: Vector  # of each variable
-    held: Held = field(default_factory=Held)
 
-    @property
-    def n(self) -> int:
-        """The number of rows."""
-        return self.driver.layout.n
+    def traits(self, shards: int) -> Traits:
+        """Those of residuals in memory."""
+        how = f"derivatives of the residuals by JAX over {shards} shards"
+        return residual_traits(len(self.l2), how, float(np.finfo(self.recipe.dtype).eps))
 
-    @property
-    def traits(self) -> Traits:
-        """Those of residuals in memory, and how large a sample is at hand."""
-        how = f"derivatives of the residuals by JAX over {len(self.driver.layout.extents)} shards"
-        own = residual_traits(self.d, how, float(np.finfo(self.recipe.dtype).eps))
-        return replace(own, in_memory=self.driver.in_memory)
-
-    @property
-    def traffic(self) -> Traffic:
-        """What was read so far."""
-        return self.driver.traffic
-
-    @property
     def scales(self) -> None:
-        """Nothing is known of units; but the numbers are looked at before the run."""
-        with suppress(DeadlineError):
-            self.driver.survey()
+        """None: steps are measured by J."""
 
-    def shuffle(self, seed: int) -> Order:
-        """The order of the rows by their keys."""
-        return self.driver.shuffle(seed)
-
-    def clocked(self, look: Look) -> ShardedResidualSum:
-        """The same for one run, which looks at the clock between blocks."""
-        return replace(self, driver=self.driver.clocked(look), held=Held())
-
-    def weighed(self) -> ResidualRecipe:
+    def weighed(self, driver: Driver) -> ResidualRecipe:
         """The recipe, once the weights are known."""
-        return replace(self.recipe, factor=self.driver.factor())
+        return replace(self.recipe, factor=driver.factor())
 
-    def of_drawn(self, drawn: Drawn) -> TracedResiduals:
+    def of_drawn(self, driver: Driver, drawn: Drawn) -> TracedResiduals:
         """Rows that were gathered, with the penalty."""
-        return replace(self.weighed().objective(drawn), l2=self.l2)
+        return replace(self.weighed(driver).objective(drawn), l2=self.l2)
 
-    def over(self, rows: Rows | None) -> TracedView | ShardedResidualView:
-        """All rows, by passes; or some, gathered into memory."""
-        return ShardedResidualView(self) if rows is None else sampled(self.driver, self.held, rows, self.of_drawn)
-
-
-@dataclass(frozen=True, eq=False)
-class ShardedResidualView:
-    """All rows."""
-
-    objective: ShardedResidualSum
-
-    @property
-    def terms(self) -> int:
-        """The number of rows."""
-        return self.objective.n
-
-    def at(self, x: Vector, carry: None = None) -> ShardedResidualPoint:
+    def at(self, driver: Driver, x: Vector) -> ShardedResidualPoint:
         """All rows at x."""
-        return ShardedResidualPoint(self.objective, x, Means(self.objective.driver, self.objective.weighed, x))
+        own = replace(self.recipe.own(), l2=self.l2)
+        return ShardedResidualPoint(own, x, Means(driver, lambda: self.weighed(driver), x, self.l2))
 
 
 @dataclass(eq=False)
 class ShardedResidualPoint:
     """Residuals over all rows of shards at one x. What a pass found is remembered."""
 
-    objective: ShardedResidualSum
+    own: TracedResiduals  # with the penalty, without data
     x: Vector
     means: Means
     lines: Linearized | None = None  # once they are known, and so below
@@ -228,25 +183,24 @@ class ShardedResidualPoint:
 
     def value(self) -> float:
         """f(x)."""
-        return self.means.value() + 0.5 * float((self.objective.l2 * self.x) @ self.x)
+        return self.means.value() + 0.5 * float((self.own.l2 * self.x) @ self.x)
 
     def first(self) -> tuple[float, Vector]:
         """f(x) and grad f(x); of few variables from J, which gives the step, too."""
-        if self.objective.d <= BESIDE:
+        if self.own.d <= BESIDE:
             lines = self.root()
             return self.value(), lines.rows[:, :-1].T @ lines.rows[:, -1]
         gradient = self.means.beside_f(Gradient())[0]
-        return self.value(), gradient + self.objective.l2 * self.x
+        return self.value(), gradient + self.own.l2 * self.x
 
     def gradient(self) -> Priced[Vector]:
         """grad f(x); free where J is known, of which it is made."""
-        free = self.lines is not None and self.objective.d <= BESIDE
-        return Priced(self.first()[1], gradient=0 if free else self.objective.n)
+        free = self.lines is not None and self.own.d <= BESIDE
+        return Priced(self.first()[1], gradient=0 if free else self.means.driver.layout.n)
 
     def lined(self, triangle: Any) -> Linearized:
         """With rows of the penalty."""
-        own = replace(self.objective.recipe.own(), l2=self.objective.l2)
-        return own.lines(triangle.rows, self.x)
+        return self.own.lines(triangle.rows, self.x)
 
     def root(self) -> Linearized:
         """A root of the Gauss-Newton matrix."""
@@ -256,12 +210,12 @@ class ShardedResidualPoint:
 
     def linear(self, paid: bool = False) -> Priced[Linearized]:
         """The same; a gradient of each row, unless that was made of it."""
-        free = self.lines is not None or (paid and self.objective.d <= BESIDE)
-        return Priced(self.root(), gradient=0 if free else self.objective.n)
+        free = self.lines is not None or (paid and self.own.d <= BESIDE)
+        return Priced(self.root(), gradient=0 if free else self.means.driver.layout.n)
 
     def rest(self) -> Priced[Matrix]:
         """hess f(x) - root'root; one Hessian of each row, once, and J where it is not known."""
-        n = self.objective.n
+        n = self.means.driver.layout.n
         known, price = self.remainder is not None, 0 if self.lines is not None else n
         if self.remainder is None and self.lines is None:
             triangle, rest = self.means.beside_f(Root(), Rest())
@@ -284,7 +238,7 @@ class ShardedResidualPoint:
     def product(self, order: int, *vectors: Vector) -> Vector:
         """hess f(x) v or third f(x)[u, v]."""
         bent = self.means.product(order, vectors)
-        return bent + self.objective.l2 * vectors[0] if order == 2 else bent
+        return bent + self.own.l2 * vectors[0] if order == 2 else bent
 
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V."""

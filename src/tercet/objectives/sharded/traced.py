@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.objectives.base import Traits
+from tercet.objectives.metered import DeadlineError
 from tercet.objectives.residuals.linearized import reduced
-from tercet.objectives.sharded.driver import Driver
+from tercet.objectives.sharded.driver import Driver, Order
+from tercet.objectives.sharded.engine import Traffic
 from tercet.objectives.sharded.sums import (
     Gradient,
     Groups,
@@ -26,6 +30,7 @@ from tercet.objectives.sharded.sums import (
 from tercet.objectives.sharded.survey import Drawn, check, weight_of
 from tercet.records import Matrix, Rows, Tensor, Vector
 from tercet.shards.layout import Block, Layout, windows
+from tercet.watch import Look
 
 LARGEST = float(np.finfo(np.float64).max)
 
@@ -174,11 +179,12 @@ class Means:
     driver: Driver
     recipe: Callable[[], Recipe]
     x: Vector
+    l2: Any = 0.0  # of each variable: left out of the means, but not of what is shown
     f: float | None = None  # once it is known
 
     def together(self, *sums: Sum) -> list[Any]:
         """Some of them in one pass."""
-        totals = self.driver.sweep(self.recipe(), self.x, sums)
+        totals = self.driver.sweep(self.recipe(), self.x, sums, lambda x: (0.5 * float((self.l2 * x) @ x), self.l2 * x))
         return [total * (1.0 / self.driver.layout.n) for total in totals]
 
     def beside_f(self, *sums: Sum) -> list[Any]:
@@ -218,9 +224,86 @@ class Held:
         return self.objective
 
 
-def sampled(driver: Driver, held: Held, rows: Rows, make: Callable[[Drawn], Any]) -> Any:
-    """The view of some rows, gathered into memory: of the sample, of which they are the beginning, or of their own."""
-    sample = driver.beginning(rows)
-    if sample is not None:
-        return held.of(sample, make).over(np.arange(len(rows)))
-    return make(driver.gather(rows)).over(places(rows))
+class Kind(Protocol):
+    """What differs between sums of JAX functions: of a loss, or of residuals."""
+
+    def traits(self, shards: int) -> Traits:
+        """What a run may ask of it."""
+        ...
+
+    def scales(self) -> Vector | None:
+        """The units of the variables, of which nothing is known."""
+        ...
+
+    def of_drawn(self, driver: Driver, drawn: Drawn) -> Any:
+        """Rows in memory as an objective."""
+        ...
+
+    def at(self, driver: Driver, x: Vector) -> Any:
+        """All rows at x, by passes."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedObjective:
+    """A sum of JAX functions over the rows of shards, of a flat vector: its sample lies in memory."""
+
+    d: int
+    driver: Driver
+    kind: Kind
+    held: Held = field(default_factory=Held)
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return self.driver.layout.n
+
+    @property
+    def traits(self) -> Traits:
+        """Those in memory, and how large a sample is at hand."""
+        return replace(self.kind.traits(len(self.driver.layout.extents)), in_memory=self.driver.in_memory)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was read so far."""
+        return self.driver.traffic
+
+    @property
+    def scales(self) -> Vector | None:
+        """Nothing is known of units; but the numbers are looked at before the run."""
+        with suppress(DeadlineError):
+            self.driver.survey()
+        return self.kind.scales()
+
+    def shuffle(self, seed: int) -> Order:
+        """The order of the rows by their keys."""
+        return self.driver.shuffle(seed)
+
+    def clocked(self, look: Look) -> ShardedObjective:
+        """The same for one run, which looks at the clock between blocks."""
+        return replace(self, driver=self.driver.clocked(look), held=Held())
+
+    def over(self, rows: Rows | None) -> Any:
+        """All rows, by passes; or some in memory: of the sample, if they are its beginning, or gathered."""
+        if rows is None:
+            return AllRows(self)
+        sample = self.driver.beginning(rows)
+        if sample is not None:
+            return self.held.of(sample, lambda drawn: self.kind.of_drawn(self.driver, drawn)).over(np.arange(len(rows)))
+        return self.kind.of_drawn(self.driver, self.driver.gather(rows)).over(places(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class AllRows:
+    """All rows of a sum over shards."""
+
+    objective: ShardedObjective
+
+    @property
+    def terms(self) -> int:
+        """The number of rows."""
+        return self.objective.n
+
+    def at(self, x: Vector, carry: None = None) -> Any:
+        """All rows at x."""
+        return self.objective.kind.at(self.objective.driver, x)
