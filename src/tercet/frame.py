@@ -315,14 +315,17 @@ def at_rest(frame: Frame, reach: Reach, bend: Vector, g: Vector, f: float) -> Fr
     little; so what that step promises, g_j^2 / |B_jj|, or the slope over a small fraction of the longest span has to be
     within rounding of f too.
     """
-    D = np.maximum(reach.size, reach.moved)
-    longest = float(np.max(D)) or 1.0
-    D = np.where((reach.size > reach.moved) | (NEVER_LESS * longest < D), D, longest)
-    least = np.maximum(D, FAINT * longest)
+    D, rounded = np.maximum(reach.size, reach.moved), ROUNDED * abs(f)
+    longest = float(D.max()) or 1.0
+    if not D.min() > NEVER_LESS * longest:
+        D = np.where((reach.size > reach.moved) | (NEVER_LESS * longest < D), D, longest)
     with np.errstate(over="ignore", invalid="ignore"):
-        bends, rounded = np.abs(bend) * D * D, ROUNDED * abs(f)
-        resting = (bends <= ROUNDED * len(g) * float(np.max(bends))) & (np.abs(g) * D <= rounded)
-        resting &= (g * g <= rounded * np.abs(bend)) | (np.abs(g) * least <= rounded)
+        bends = np.abs(bend) * D * D
+        resting = bends <= ROUNDED * len(g) * bends.max()
+        if not resting.any():
+            return frame
+        slope, least = np.abs(g), np.maximum(D, FAINT * longest)
+        resting &= (slope * D <= rounded) & ((g * g <= rounded * np.abs(bend)) | (slope * least <= rounded))
     return Scaled(frame.E, resting) if isinstance(frame, Scaled) and resting.any() else frame
 
 

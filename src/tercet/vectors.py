@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from tercet.records import Vector
+from tercet.records import Matrix, Vector
 
 
 def length(v: Vector) -> float:
@@ -18,8 +18,8 @@ def length(v: Vector) -> float:
 
 
 def largest(v: Vector) -> float:
-    """max |v_i|."""
-    return float(max(v.max(), -v.min()))
+    """max |v_i|; of a nan another one may be named."""
+    return abs(float(v[blas().idamax(v)]))
 
 
 def fits(v: Vector) -> bool:
@@ -36,6 +36,22 @@ def combine(a: Vector, V: Sequence[Vector]) -> Vector:
     for weight, v in zip(a[1:], V[1:], strict=True):
         total = blas().daxpy(v, total, a=weight)  # in place
     return total
+
+
+@lru_cache(maxsize=16)
+def signs(d: int, seed: int) -> Vector:
+    """d random signs, the same for a seed; drawn once, since a generator takes longer than a short product."""
+    drawn = np.random.default_rng(seed).choice([-1.0, 1.0], size=d)
+    drawn.flags.writeable = False
+    return drawn
+
+
+@lru_cache(maxsize=16)
+def shares(d: int, rows: int) -> Matrix:
+    """Rows of d numbers between -1 and 1, drawn once."""
+    drawn = np.random.default_rng(d).uniform(-1.0, 1.0, size=(rows, d))
+    drawn.flags.writeable = False
+    return drawn
 
 
 @cache

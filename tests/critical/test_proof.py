@@ -32,7 +32,8 @@ def point_at(problem, x):
 
 def bound_at(problem, x):
     point = point_at(problem, x)
-    return proved(point, point.hessian(), point.gradient())
+    found = proved(point, point.hessian(), point.gradient())
+    return None if found is None else found.bound
 
 
 def minimizer(problem, x):

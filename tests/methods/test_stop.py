@@ -191,14 +191,16 @@ def test_a_point_that_owes_its_margins_to_the_steps_before_is_looked_at_again():
     while walk.expand().norm > 1e-8:
         walk.step()
     assert walk.expand().slope.inexact == 0
-    turn = verdict(walk)
-    assert isinstance(turn, Turn)
-    assert turn.state.point.inexact == 4
-    assert turn.state.kept is None
-    assert np.array_equal(turn.state.x, walk.state.x)
+    end = verdict(walk)
+    assert isinstance(end, End)
+    assert end.point is not None
+    assert end.point.inexact == 4
+    assert np.array_equal(end.point.x, walk.state.x)
     exactly = MODEL.over(None).at(walk.state.x)
-    assert turn.state.point.value() == exactly.value()
-    np.testing.assert_array_equal(turn.state.point.gradient(), exactly.gradient())
+    assert end.point.value() == exactly.value()
+    np.testing.assert_array_equal(end.point.gradient(), exactly.gradient())
+    assert end.certificate is not None
+    assert end.certificate.chi1 == np.linalg.norm(exactly.gradient())
 
 
 def test_the_test_moves_nothing():

@@ -25,8 +25,10 @@ from tercet.domain import Box, Domain
 from tercet.face import FacePoint, embed
 from tercet.frame import Reach
 from tercet.objectives.base import Traits
+from tercet.objectives.capabilities import Abilities
 from tercet.objectives.metered import Known, MeteredPoint
 from tercet.records import Certificate, Matrix, Rows, Vector
+from tercet.vectors import signs
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -76,10 +78,7 @@ def told_apart(
     if t.relative:
         bend = np.diag(point.hessian()) if traits.dense else np.zeros(0)
         D = t.relative * reach.at(point.x, point.x, bend).spans
-        if traits.dense:
-            unsure = np.abs(point.hessian()) @ D
-        else:
-            unsure = np.abs(point.hessian_product(D * np.random.default_rng(0).choice([-1.0, 1.0], size=len(D))))
+        unsure = np.abs(point.hessian()) @ D if traits.dense else np.abs(point.hessian_product(D * signs(len(D), 0)))
     else:
         unsure = np.full(len(g), t.eps1)
     told = np.abs(g) > unsure
@@ -198,6 +197,11 @@ class ConePoint:
         """As all."""
         return self.of_all.known
 
+    @property
+    def able(self) -> Abilities:
+        """As all, but that nothing is proved between bounds: a stationary point that is found may lie beyond one."""
+        return replace(self.of_all.able, limits=None)
+
     def value(self) -> float:
         """f(x)."""
         return self.of_all.value()
@@ -225,7 +229,3 @@ class ConePoint:
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on T over the span of V."""
         return self.face.third_bound(V, tight)
-
-    def limits(self, V: Matrix) -> None:
-        """Nothing is proved between bounds: the stationary point that a proof finds may lie beyond one."""
-        return None

@@ -18,21 +18,31 @@ import numpy as np
 
 from tercet.critical.another import from_another
 from tercet.critical.errors import (
-    DIGITS,
+    REGULAR,
     RESOLVED,
-    ROUNDED,
     Curvature,
     Errors,
     digits,
     errors_of,
-    newton_step,
     spans_of,
     told_from_zero,
     told_spans,
 )
-from tercet.critical.looks import LOOKED, VISIBLE, Doubt, Seen, Sight, WayDown, directions, look_along, sides_of
+from tercet.critical.looks import (
+    LOOKED,
+    VISIBLE,
+    Doubt,
+    Seen,
+    Sight,
+    WayDown,
+    directions,
+    look_along,
+    sides_of,
+    told_by,
+)
+from tercet.critical.matrix_free import matrix_free
 from tercet.critical.measures import FORMED, kernel_measure, lowest_eigenpairs, lowest_on_cone, lowest_pair
-from tercet.critical.proof import proved
+from tercet.critical.proof import Proof, proved
 from tercet.critical.tolerances import Tolerances
 from tercet.domain import EVERYWHERE, Domain
 from tercet.frame import FAINT, Reach
@@ -40,6 +50,7 @@ from tercet.objectives.base import NotFiniteError, Traits
 from tercet.objectives.metered import MeteredPoint
 from tercet.once import once
 from tercet.records import Certificate, Flags, Matrix, Vector
+from tercet.vectors import length, signs
 
 SHOWS = 0.1  # of what Newton's step promises: where f falls by as much, it is more than rounding
 EDGES = 8  # of a cone of directions: chi_2 takes an eigenvalue problem for each set of them
@@ -103,6 +114,9 @@ class Examination:
             return np.linalg.eigvalsh(self.point.hessian()), np.zeros((d, 0))
         if t.relative and d > FORMED:
             return lowest_pair(self.point.hessian_product, d, self.seed)
+        if t.relative and self.traits.dense:  # directions are asked of the scaled Hessian (`Curvature`)
+            B = self.point.hessian()
+            return np.linalg.eigvalsh(0.5 * (B + B.T)), np.zeros((d, 0))
         return lowest_eigenpairs(self.point, d, self.traits.dense, t.zeta, self.seed)
 
     def on_cone(self, chi2: float) -> tuple[float, list[Doubt]]:
@@ -124,6 +138,15 @@ class Examination:
         shows = not self.tolerances.relative or chi3 * far**3 / 6 > VISIBLE * of_f
         return chi3, [Doubt(y, 3)] if shows else []
 
+    def proof(self, B: Matrix, curvature: Curvature, D: Vector) -> Proof | None:
+        """A proof that x is beside a minimizer, and that as far as x was asked for no curvature changes by more than
+        what leaves Newton's step regular. Where there is one, no third derivative is asked, and no look at f."""
+        if self.tolerances.order < 3 or not curvature.all_seen:
+            return None
+        found = proved(self.point, B, self.g)
+        length = self.tolerances.relative * float(np.sqrt(D @ np.abs(B) @ D))
+        return None if found is None or found.bends(length) > 2.0 * REGULAR else found
+
     def shallow(self, curvature: Curvature, D: Vector) -> list[Doubt]:
         """Directions that may bend down again within what was asked of x: v with |v'T[e, e]| > a v'Bv, where av and e
         reach that far. One product with T, along all directions at once."""
@@ -131,7 +154,7 @@ class Examination:
         if not bends.size:
             return []
         a = self.tolerances.relative / np.max(np.abs(V) / D[:, None], axis=0)
-        e = V @ (a * np.random.default_rng(self.seed).choice([-1.0, 1.0], size=len(a)))
+        e = V @ (a * signs(len(a), self.seed))
         share = np.abs(V.T @ self.point.third_product(e, e)) / (a * bends)
         worst = np.argsort(-share)[:LOOKED]
         return [Doubt(V[:, k], 3, resolved=True) for k in worst if share[k] > 1.0]
@@ -141,8 +164,8 @@ class Examination:
 
         Rounding that stays the same so close by is seen in the second differences of f further out. Where f is not even
         finite so close by, nothing is known of x as a minimizer."""
-        signs = np.random.default_rng(self.seed).choice([-4.0, 4.0], size=len(self.x))
-        beside = self.point.view.first_at(self.x * (1.0 + self.traits.epsilon * signs))
+        few = 4.0 * self.traits.epsilon * signs(len(self.x), self.seed)
+        beside = self.point.view.first_at(self.x * (1.0 + few))
         step, f = beside.x - self.x, self.point.value()
         with np.errstate(over="ignore", invalid="ignore"):
             off = beside.gradient() - self.g - self.point.hessian_product(step)
@@ -273,7 +296,7 @@ def certify(
     """
     t = tolerances
     exam = Examination(point, t, traits, seed, way or Travelled(Reach.of(point.x)), domain)
-    chi1 = float(np.linalg.norm(exam.g))
+    chi1 = length(exam.g)
     blank = Certificate(
         chi1, np.nan, np.nan, t.eps1, t.eps2, t.eps3, t.zeta, t.order, point.terms, n, "", relative=t.relative
     )
@@ -294,7 +317,8 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     D = spans_of(now, far, exam.way.reach.bend)
     curvature = Curvature.of(B, now.lengths(D, epsilon**2), max(epsilon, exam.traits.blur / RESOLVED), D)
     noise, of_f = exam.rounding()
-    third = (lambda s: point.third_product(s, s)) if t.order >= 3 else None
+    proof = exam.proof(B, curvature, D)
+    third = proof or ((lambda s: point.third_product(s, s)) if t.order >= 3 else None)
     errors = errors_of(curvature, exam.g, np.where(B.any(axis=1), noise, 0.0), third, exam.x, epsilon)
     chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
     sure = curvature
@@ -303,11 +327,12 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
         chi2, edges = exam.on_cone(chi2) if chi2 > 0.0 else (chi2, [])
         doubts = [*(Doubt(v, 2) for v in lowest.T[:LOOKED]), *edges]
     if t.order >= 3:
-        V = np.linalg.qr(curvature.flat())[0] if t.relative else vectors[:, np.abs(values) <= t.zeta]
+        flat = curvature.flat() if t.relative else vectors[:, np.abs(values) <= t.zeta]
+        V = np.linalg.qr(flat)[0] if t.relative and flat.size else flat
         chi3, more = exam.third(V, D, of_f)
-        sure = undone(point, curvature, errors.s)
+        sure = undone(point, curvature, errors.s) if proof is None else curvature
         doubts += more + directions(sure.flat()) + ([Doubt(errors.e, 3)] if errors.regular is False else [])
-        doubts += exam.shallow(curvature, D) if t.relative else []
+        doubts += exam.shallow(curvature, D) if t.relative and proof is None else []
     left = np.where(told, exam.g + point.hessian() @ errors.s, 0.0)
     doubts += exam.edges(B, D)
     seen = exam.look(doubts, D, errors.e, of_f, left, curvature)
@@ -316,7 +341,8 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     rises, known = bool(doubts) and stands, t.order >= 3 or bool(curvature.seen.all())
     converged = exam.close(errors, D, of_f, rises) and not (t.relative and seen.contradicted)
     certificate = replace(
-        seen_from(blank, seen, D),
+        blank,
+        **told_by(seen, D, curvature.E),
         chi2=chi2 if t.order >= 2 else np.nan,
         chi3=chi3,
         how="; ".join(exam.notes),
@@ -331,8 +357,9 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
         strict=not seen.free if known else None,
         rises=rises,
     )
-    bound = proved(point, B, exam.g) if certificate.holds and certificate.strict and t.order >= 3 else None
-    return certificate if bound is None else replace(certificate, bound_x=tuple(bound.tolist())), seen.way_down
+    if proof is not None and certificate.holds and certificate.strict:
+        certificate = replace(certificate, bound_x=tuple(proof.bound.tolist()))
+    return certificate, seen.way_down
 
 
 def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:
@@ -344,58 +371,3 @@ def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:
             break
         curvature = replace(curvature, resolution=float(curvature.values[k]))
     return curvature
-
-
-def matrix_free(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown | None]:
-    """With products only: chi_2 by Lanczos, Newton's step by conjugate gradients, x measured by x'Bx as a whole."""
-    t, point, epsilon = exam.tolerances, exam.point, exam.traits.epsilon
-    values, vectors = exam.second()
-    scale = max(abs(float(values[-1])), np.finfo(float).tiny)
-    s, solved = newton_step(point.hessian_product, exam.g)
-    noise, of_f = exam.rounding()
-    moved = exam.x if np.any(exam.x) else exam.way.reach.moved
-    energy, left = float(moved @ point.hessian_product(moved)), max(0.0, -float(exam.g @ s))
-    floor = float(np.linalg.norm(noise)) * ROUNDED
-    D = exam.way.reach.at(exam.x, exam.x, np.zeros(0)).spans
-    chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
-    if t.order >= 2 and (values[0] < -np.sqrt(epsilon) * scale if t.relative else chi2 > t.eps2):
-        doubts = [Doubt(vectors[:, 0], 2)]
-    elif t.order >= 3:
-        flat = np.sqrt(epsilon) * scale if t.relative else t.zeta
-        whole = len(values) == len(exam.g) or (len(values) > 2 and values[-1] > flat)
-        chi3, doubts = exam.third(vectors[:, np.abs(values) <= flat] if whole else None, D, of_f)
-    seen = exam.look(doubts, D, s, of_f)
-    shows = not np.any(exam.x) and 0.5 * left > VISIBLE * of_f  # a start that was far out is no measure of an x of 0
-    within = (left <= t.relative**2 * abs(energy) and not shows) or blank.chi1 <= floor
-    error = 2.0 * np.abs(s) + 2 * epsilon * np.abs(exam.x)
-    size = float(np.linalg.norm(moved))
-    lost = float(np.linalg.norm(error)) / size if size > 0.0 else np.inf  # of an x that never left 0 nothing is known
-    stands = seen.way_down is None and seen.ray is None
-    certificate = replace(
-        seen_from(blank, seen, D),
-        chi2=chi2 if t.order >= 2 else np.nan,
-        chi3=chi3,
-        how="; ".join(exam.notes),
-        lowest=float(values[0]),
-        error_f=0.5 * left,
-        digits=float(np.clip(-np.log10(lost), 0.0, DIGITS)) if solved and stands and lost > 0 else np.nan,
-        rounding_f=of_f,
-        rounding_g=float(np.linalg.norm(noise)),
-        converged=(solved or blank.chi1 <= floor) and within if t.relative else blank.chi1 <= t.eps1,
-        rises=bool(doubts) and stands,
-    )
-    return certificate, seen.way_down
-
-
-def seen_from(blank: Certificate, seen: Seen, D: Vector) -> Certificate:
-    """What looks at f told; an x_j takes part in a direction where it moves by a twentieth of the most, in spans."""
-    parts = [np.abs(v) / D for v in seen.free]
-    involved = np.flatnonzero(np.any([part > 0.05 * part.max() for part in parts], axis=0)) if parts else range(0)
-    return replace(
-        blank,
-        involved=tuple(int(j) for j in involved),
-        kernel=tuple(tuple((v / np.linalg.norm(v)).tolist()) for v in seen.free),
-        way_down=None if seen.way_down is None else tuple(seen.way_down.s.tolist()),
-        fall=0.0 if seen.way_down is None else seen.way_down.fall,
-        ray=None if seen.ray is None else tuple((seen.ray / np.linalg.norm(seen.ray)).tolist()),
-    )

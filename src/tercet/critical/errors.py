@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import log10
+from math import log10, sqrt
 
 import numpy as np
 
 from tercet.critical.looks import FAR
+from tercet.critical.proof import Proof
 from tercet.frame import Reach
+from tercet.once import once
 from tercet.records import Matrix, Vector
+from tercet.vectors import signs
 
 REGULAR = 0.2  # |u| / |s| up to which Newton's step tells the error
 RESOLVED = 64.0  # times eps and d: an eigenvalue of EBE above it is told from 0
@@ -50,15 +53,25 @@ class Curvature:
             values = np.where(bends <= little * float(np.max(D * D * np.abs(np.diag(B)))), 0.0, values)
         return Curvature(E, values, V, little * max(size, np.finfo(float).tiny))
 
-    @property
+    @once
     def seen(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which directions bend up for certain."""
         return self.values > self.resolution
 
+    @once
+    def all_seen(self) -> bool:
+        """Whether all do."""
+        return bool(self.seen.all())
+
+    @once
+    def up(self) -> tuple[Matrix, Vector]:
+        """Those that do, as columns, with their eigenvalues."""
+        return (self.V, self.values) if self.all_seen else (self.V[:, self.seen], self.values[self.seen])
+
     @property
     def condition(self) -> float:
         """The largest eigenvalue over the smallest, inf where that is not told from 0."""
-        return float(self.values[-1] / self.values[0]) if bool(self.seen.all()) else np.inf
+        return float(self.values[-1] / self.values[0]) if self.all_seen else np.inf
 
     def falling(self) -> Matrix:
         """The directions that bend down for certain, as columns in x, the strongest first."""
@@ -70,8 +83,8 @@ class Curvature:
 
     def solve(self, v: Vector) -> Vector:
         """B^-1 v over the directions that bend up."""
-        c = (self.V.T @ (self.E * v))[self.seen] / self.values[self.seen]
-        return self.E * (self.V[:, self.seen] @ c)
+        V, values = self.up
+        return self.E * (V @ ((V.T @ (self.E * v)) / values))
 
     def across(self, v: Vector, D: Vector) -> Curvature:
         """Over the directions across v: what solves with it has no part along v, as measured in D."""
@@ -82,19 +95,20 @@ class Curvature:
 
     def norm(self, v: Vector) -> float:
         """sqrt(v'Bv) over the directions that bend up."""
-        c = (self.V.T @ (v / self.E))[self.seen]
-        return float(np.sqrt(np.sum(self.values[self.seen] * c * c)))
+        V, values = self.up
+        c = V.T @ (v / self.E)
+        return sqrt(values @ (c * c))
 
     def response(self, noise: float) -> Vector:
         """What noise of size noise/E_j in each g_j does to x, most of it along the directions that bend least."""
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=int(np.count_nonzero(self.seen)))
-        return self.E * (self.V[:, self.seen] @ (signs * noise / self.values[self.seen]))
+        V, values = self.up
+        return self.E * (V @ (signs(len(values), 0) * noise / values))
 
     def widths(self, power: int = 1) -> Vector:
         """sqrt of the diagonal of B^-1 (an |e_j| is at most that times sqrt(e'Be)); with power 2 what noise of size
         1/E_j in each g_j does to each x_j."""
-        c = self.V[:, self.seen] / self.values[self.seen] ** (power / 2)
-        return self.E * np.sqrt(np.sum(c * c, axis=1))
+        V, values = self.up
+        return self.E * np.sqrt((V * V) @ values ** float(-power))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,15 +141,23 @@ def sizes(x: Vector, error: Vector, D: Vector) -> Vector:
 
 
 def errors_of(
-    curvature: Curvature, g: Vector, noise: Vector, third: Callable[[Vector], Vector] | None, x: Vector, epsilon: float
+    curvature: Curvature,
+    g: Vector,
+    noise: Vector,
+    third: Callable[[Vector], Vector] | Proof | None,
+    x: Vector,
+    epsilon: float,
 ) -> Errors:
-    """From g, its rounding error at x as it was seen once, and s -> T[s, s]."""
+    """From g, its rounding error at x as it was seen once, and s -> T[s, s], or a proof that bounds what T does."""
     s = -curvature.solve(g)
     spread = ROUNDED * float(np.sqrt(np.mean((curvature.E * noise) ** 2)))
     floor, widths = spread * curvature.widths(2), curvature.widths()
     size = curvature.norm(s)
     ways = [v for v in (s, curvature.response(spread)) if np.any(v)]  # in which x may be wrong
-    if third is None or not ways:
+    regular: bool | None
+    if isinstance(third, Proof):
+        e, beyond, regular = s, 2.0 * third.correction, True
+    elif third is None or not ways:
         e, beyond, regular = s, 0.5 * size, None if ways else True
     else:
         corrections = [curvature.norm(-0.5 * curvature.solve(third(v))) for v in ways]
@@ -147,7 +169,7 @@ def errors_of(
 
 def spans_of(now: Reach, far: Vector, before: Vector) -> Vector:
     """How far each x_j reaches: an x_j that never left 0, and along which f bends no more, is not without end."""
-    if not before.size:
+    if not before.size or np.all(far > 0.0):
         return now.spans
     along_the_way = replace(now, bend=np.maximum(now.bend, before)).spans
     return np.where(far > 0.0, now.spans, np.minimum(now.spans, FAR * along_the_way))

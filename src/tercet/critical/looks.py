@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tercet.domain import EVERYWHERE, Domain
 from tercet.records import Matrix, Vector
+from tercet.vectors import shares
 
 Across = Callable[[Vector], Callable[[Vector], Vector]]  # along v, from a point, Newton's step across v
 EPS = float(np.finfo(float).eps)
@@ -38,8 +40,8 @@ MIXED = 8  # from three on, also along so many random combinations of all of the
 def sides_of(x: Vector, epsilon: float, size: Vector) -> list[tuple[Vector, Vector]]:
     """Pairs of points to both sides of x, so close that the second difference of f is its rounding, and so far that
     it is seen also where the last digits of an x_j are lost beside a larger one, as in (x_0 + x_1) - x_0."""
-    rng = np.random.default_rng(len(x))
-    steps = [size * epsilon**power * rng.uniform(-1.0, 1.0, size=len(x)) for power in BESIDE]
+    some = shares(len(x), len(BESIDE))
+    steps = [size * epsilon**power * share for power, share in zip(BESIDE, some, strict=True)]
     return [(x - step, x + step) for step in steps]
 
 
@@ -326,3 +328,19 @@ def independent(directions: list[Vector]) -> tuple[Vector, ...]:
     rows = np.stack([v / np.linalg.norm(v) for v in directions])
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
     return tuple(basis[values > 1e-6 * values[0]])
+
+
+def told_by(seen: Seen, D: Vector, E: Vector) -> dict[str, Any]:
+    """What looks at f told; an x_j takes part in a direction where it moves by a twentieth of the most, in its spans D,
+    or in lengths E along which each alone bends f by as much: what cancels there is of one size."""
+    told: dict[str, Any] = {}
+    if seen.free:
+        parts = [np.abs(v) / unit for v in seen.free for unit in (D, E)]
+        involved = np.flatnonzero(np.any([part > 0.05 * part.max() for part in parts], axis=0))
+        told["involved"] = tuple(int(j) for j in involved)
+        told["kernel"] = tuple(tuple((v / np.linalg.norm(v)).tolist()) for v in seen.free)
+    if seen.way_down is not None:
+        told |= {"way_down": tuple(seen.way_down.s.tolist()), "fall": seen.way_down.fall}
+    if seen.ray is not None:
+        told["ray"] = tuple((seen.ray / np.linalg.norm(seen.ray)).tolist())
+    return told

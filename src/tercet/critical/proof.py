@@ -15,17 +15,38 @@ minimizer and alone, and |x_j - x*_j| <= |R_j| r with the rows R_j of R. Other u
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Matrix, Vector
+from tercet.vectors import length
 
 EPS = float(np.finfo(float).eps)
 UP = 1.01  # the numbers of the proof are rounded themselves, by far less than this
 SURE = 0.01  # with a larger tau they are rounded too much
 
 
-def proved(point: MeteredPoint, B: Matrix, g: Vector) -> Vector | None:
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """That x is beside a minimizer, and how little third derivatives can do about it."""
+
+    bound: Vector  # on each |x_j - x*_j|
+    eta: float  # Newton's step and the rounding of g, in the norm of B
+    third: float  # M
+
+    @property
+    def correction(self) -> float:
+        """What the third-order correction of a step as long as eta, 1/2 B^-1 T[s, s], is at most in the norm of B."""
+        return 0.5 * self.third * self.eta**2
+
+    def bends(self, length: float) -> float:
+        """By which share a curvature v'Bv changes at most within this length, or eta, in the norm of B."""
+        return self.third * max(length, self.eta)
+
+
+def proved(point: MeteredPoint, B: Matrix, g: Vector) -> Proof | None:
     """A bound on each |x_j - x*_j|; None where nothing can be proved."""
     if point.able.limits is None or not np.all(np.diag(B) > 0.0):
         return None
@@ -36,14 +57,16 @@ def proved(point: MeteredPoint, B: Matrix, g: Vector) -> Vector | None:
         return None
     R = E[:, None] * root.T
     limits, rows, d = point.limits(R), np.abs(R), len(g)
-    if limits is None:
-        return None
-    norm = float(np.linalg.norm(root, 2)) ** 2
-    tau = float(np.linalg.norm(R.T @ B @ R - np.eye(d), 2)) + norm * float(np.sum(E * E * limits.hessian))
-    tau += 4 * d * EPS * float(np.linalg.norm(rows.T @ np.abs(B) @ rows, 2))
-    eta = UP * float(np.linalg.norm(R.T @ g) + np.linalg.norm(rows.T @ (limits.gradient + d * EPS * np.abs(g))))
+    tau = size(R.T @ B @ R - np.eye(d)) + size(root) ** 2 * float(np.sum(E * E * limits.hessian))
+    tau += 4 * d * EPS * size(rows.T @ np.abs(B) @ rows)
+    eta = UP * (size(R.T @ g) + size(rows.T @ (limits.gradient + d * EPS * np.abs(g))))
     room = (1.0 - tau) ** 2 - 2.0 * UP * limits.third * eta
     if not (tau <= SURE and room > 0.0):
         return None
     r = 2.0 * eta / (1.0 - tau + np.sqrt(room))
-    return UP * r * np.linalg.norm(R, axis=1)
+    return Proof(UP * r * np.sqrt(np.einsum("ij,ij->i", R, R)), eta, UP * limits.third)
+
+
+def size(A: Vector | Matrix) -> float:
+    """The root of the sum of squares, which no norm of a matrix exceeds."""
+    return length(A.ravel())

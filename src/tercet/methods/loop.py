@@ -101,7 +101,9 @@ class Loop:
         except StopIteration:
             return True
 
-    def finish(self, status: Status, error: BaseException | None, method: str) -> Result:
+    def finish(
+        self, status: Status, error: BaseException | None, method: str, infers: Callable[..., Any] | None = None
+    ) -> Result:
         """The better of x and x0 by the full objective, and its certificate."""
         self.run.meter.deadline = np.inf
         if self.progress is not None:
@@ -112,7 +114,8 @@ class Loop:
         except KeyboardInterrupt as interruption:
             status, error = Status.INTERRUPTED, interruption
             certificate = nothing(self.run, status)
-        certificate = replace(certificate, sampling=summarize(self.rows))
+        sampling = summarize(self.rows)
+        certificate = certificate if sampling is None else replace(certificate, sampling=sampling)
         if certificate.holds and status in ENDED:
             status = Status.CERTIFIED
         if status is Status.CERTIFIED and not certificate.holds:
@@ -134,6 +137,7 @@ class Loop:
             seconds=time.perf_counter() - self.run.started,
             method=method,
             error=error,
+            infers=infers,
             **({} if traffic is None else traffic.as_dict()),
         )
 

@@ -108,7 +108,7 @@ def minimize(
         verify(bound, seed, domain)
     budgets = {"max_iterations": max_iterations, "max_seconds": max_seconds, "max_epochs": max_epochs}
     chosen = method or STM()
-    settings = settings_of(chosen, bound.objective.d, tol, order, seed, budgets, checkpoint_every, domain)
+    settings = settings_of(bound.objective.d, tol, order, seed, budgets, checkpoint_every, domain)
     result = launch(target, bound, chosen, settings, callback, checkpoint, None, domain)
     return replace(result, message=result.message + note) if note else result
 
@@ -119,7 +119,6 @@ def given(**derivatives: Callable[..., Any] | None) -> dict[str, Callable[..., A
 
 
 def settings_of(
-    method: Method,
     d: int,
     tol: Tolerance,
     order: int | None,
@@ -128,10 +127,9 @@ def settings_of(
     every: int | None,
     domain: Domain = EVERYWHERE,
 ) -> dict[str, Any]:
-    """What a run is asked for, as a checkpoint keeps it."""
+    """What a run is asked for beside its method, as a checkpoint keeps it."""
     most = budgets["max_iterations"]
     return {
-        "method": describe(method),
         "tol": asdict(tol) if isinstance(tol, Tolerances) else tol,
         "order": order or (tol.order if isinstance(tol, Tolerances) else None) or (3 if d <= THIRD_ORDER_LIMIT else 2),
         "seed": int(seed),
@@ -179,12 +177,12 @@ def launch(
     if path is not None:
         x0 = bound.restore(bound.x0.copy())
         every = settings["checkpoint_every"]
-        loop.writer = Writer(Path(path), settings, target.fingerprint(), x0, run.n, every, len(loop.rows))
+        kept = {"method": describe(method), **settings}
+        loop.writer = Writer(Path(path), kept, target.fingerprint(), x0, run.n, every, len(loop.rows))
     # Beside a device threads of the host are worth less than what they take from the one that feeds it.
     with one_thread() if run.traits.on_device and run.d < LONG else nullcontext():
         status, error = loop.go()
-        result = loop.finish(status, error, repr(method))
-    return replace(result, infers=infers(target, settings.get("bounds")))
+        return loop.finish(status, error, repr(method), infers(target, settings.get("bounds")))
 
 
 def infers(target: Problem, bounds: Any = None) -> Callable[..., Any]:
@@ -272,10 +270,11 @@ def settings_again(saved: dict[str, Any], method: Method, d: int) -> dict[str, A
     check_choices(method, saved["order"], saved["seed"], None)
     every = saved["checkpoint_every"]
     every = None if every is None else whole("minimize", "checkpoint_every", every)
-    settings = settings_of(method, d, given_again(saved["tol"]), saved["order"], saved["seed"], budgets, every)
+    settings = settings_of(d, given_again(saved["tol"]), saved["order"], saved["seed"], budgets, every)
     settings |= {"bounds": saved["bounds"]} if "bounds" in saved else {}
-    if settings != saved:
-        raise ValueError("; ".join(differences(saved, settings)))
+    described = {"method": describe(method), **settings}
+    if described != saved:
+        raise ValueError("; ".join(differences(saved, described)))
     return settings
 
 

@@ -67,17 +67,15 @@ def stop(
     away = step is not None and goes_away(run, state, at, step)
     if not (away or memory.stuck >= PATIENCE or is_due(run, state, at, step)):
         return None
-    if at.slope.inexact == 0:
-        return Turn(look_again(state, at))
     return conclude(run, state, at, restart, away)
 
 
-def look_again(state: State, at: Expansion) -> State:
+def again(at: Expansion) -> MeteredPoint:
     """The same x, owing nothing to the steps that led to it."""
     fresh = exact(at.slope)
-    if not (np.isfinite(fresh.value()) and np.isfinite(fresh.gradient()).all()):  # f was finite here before
-        raise NotFiniteError("value")
-    return replace(state, point=fresh, kept=None)
+    if fresh is not at.slope and not (np.isfinite(fresh.value()) and np.isfinite(fresh.gradient()).all()):
+        raise NotFiniteError("value")  # f was finite here before
+    return fresh
 
 
 def is_due(run: Run, state: State, at: Expansion, step: Step | None) -> bool:
@@ -126,12 +124,13 @@ def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State]
     Where x goes away and f is flat that way as far as it can be seen, there is no minimizer: FLAT.
     """
     memory, way = state.memory, Travelled(state.memory.reach, gained(state, at), away)
-    fresh = exact(at.slope)
+    fresh = again(at)
     try:
         certificate, down = certify_in(run.domain, fresh, run.n, run.tolerances, run.traits, run.seed, way)
     except NotFiniteError:  # there is no certificate here, and no better place to go to
         return End(Status.NOT_FINITE)
-    dear = at.B is at.slope and fresh is not at.slope  # B is made of what other points handed on
+    anew = fresh is not at.slope
+    dear = anew and at.B is at.slope and at.slope.inexact > 0  # B is made of what other points handed on
     end = partial(End, certificate=certificate, point=fresh if at.point is at.slope else None)
     # Sampled phases do not look at the full objective, so where they led has to be compared with x0 once.
     if certificate.holds and state.sampled and state.origin.value() < at.f:
@@ -153,7 +152,7 @@ def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State]
     closer = memory.closer if away else CLOSER * memory.closer
     rounding, looked = np.fmax(memory.rounding, certificate.rounding_f), away or memory.looked
     later = replace(memory, closer=closer, looked=looked, rounding=rounding)
-    if dear:  # another step can be made of what the certificate paid for
+    if anew:  # another step can be made of what the certificate paid for
         return Turn(replace(state, memory=later, point=fresh, kept=None))
     return Turn(replace(state, memory=later, kept=at), due=True)
 

@@ -190,10 +190,9 @@ class MeteredPoint:
         own = self.able.third_bound
         return np.inf if own is None else self.ask("third", own, V, tight, finite=False)
 
-    def limits(self, V: Matrix) -> Limits | None:
-        """What holds of f for certain, which takes no term; None where the objective does not tell."""
-        own = self.able.limits
-        return None if own is None else self.ask("value", own, V, price=0)
+    def limits(self, V: Matrix) -> Limits:
+        """What holds of f for certain, which takes no term, where the objective tells (`able.limits`)."""
+        return self.ask("value", self.able.limits, V, price=0)
 
     @property
     def carry(self) -> Carry:
@@ -294,13 +293,16 @@ def renewed(point: MeteredPoint) -> MeteredPoint:
 
 
 def exact(point: MeteredPoint) -> MeteredPoint:
-    """The same point, owing nothing to others; the point itself where it does not. What was exact is not paid again."""
+    """The same point, owing nothing to others; the point itself where it does not. What was exact is not paid again.
+
+    Where f itself owes something it is the rounding of a sum of steps, which does nothing to a Hessian of this x.
+    """
     if point.inexact > 3:
         return point
     own = point.given.engine
     given = Carry(None, None if own is None else own.exact())
     if point.inexact < 2:
-        return MeteredPoint(point.view, point.x, given)
+        return MeteredPoint(point.view, point.x, given, Known(hessian=None if point.borrowed else point.known.hessian))
     return MeteredPoint(point.view, point.x, given, replace(point.known, hessian=None))
 
 

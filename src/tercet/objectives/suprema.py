@@ -97,15 +97,21 @@ TABLE: dict[type, Callable[[], Suprema]] = {SigmoidSquares: sigmoid_squares, Log
 SCALED = {Cauchy: cauchy, Welsch: welsch, GemanMcClure: geman_mcclure}
 
 
+def known_suprema(loss: Any) -> Suprema | None:
+    """The suprema of one of tercet's own losses, which are exact; None of any other."""
+    if type(loss) in TABLE:
+        return TABLE[type(loss)]()
+    return SCALED[type(loss)]().scaled(loss.scale) if type(loss) in SCALED else None
+
+
 def loss_suprema(loss: Any, targets: Any = (0.0, 1.0), reach: float = 30.0) -> Suprema:
     """The suprema of a loss: exact for tercet's own, else the largest values met on a grid of margins, labelled so.
 
     The grid has 20001 margins within `reach` of 0 for up to 20 of the targets; l'''' is a difference of l'''.
     """
-    if type(loss) in TABLE:
-        return TABLE[type(loss)]()
-    if type(loss) in SCALED:
-        return SCALED[type(loss)]().scaled(loss.scale)
+    known = known_suprema(loss)
+    if known is not None:
+        return known
     if not hasattr(loss, "derivatives"):
         raise ValueError(f"loss_suprema(loss={loss!r}): give a loss object with derivatives(z, y).")
     z = np.linspace(-positive("loss_suprema", "reach", reach), reach, 20001)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,15 +43,21 @@ class Picked:
     @staticmethod
     def of(drawn: Rows) -> Picked:
         """Sort what was drawn, and deal the rows out to the groups."""
-        m = len(drawn)
-        labels = (np.arange(m) % min(GROUPS, m)).astype(np.uint8)
-        return Picked(np.sort(drawn).astype(np.intp), np.random.default_rng(m).permutation(labels))
+        return Picked(np.sort(drawn).astype(np.intp), dealt(len(drawn)))
 
     def of_matrix(self, A: Any, copied: float) -> tuple[Any, Rows, NDArray[np.uint8]]:
         """A matrix, the rows to visit and their labels: a copy of a small sample, or the whole with row numbers."""
         if len(self.rows) <= copied * A.shape[0]:
             return A[self.rows], NONE, self.labels
         return A, self.rows, self.labels
+
+
+@lru_cache(maxsize=8)
+def dealt(m: int) -> NDArray[np.uint8]:
+    """The groups of m rows."""
+    labels: NDArray[np.uint8] = np.random.default_rng(m).permutation((np.arange(m) % min(GROUPS, m)).astype(np.uint8))
+    labels.flags.writeable = False
+    return labels
 
 
 class Table(Protocol):
@@ -194,26 +201,24 @@ class DenseTable:
 
     def gram(self, c: Coefficients) -> Matrix:
         """A' diag(c) A; rows with c = 0 cost nothing."""
-        total, part = np.zeros((self.shape[1], self.shape[1])), by_piece(c)
-        for piece in self.pieces:
-            self.add_gram(total, piece, part(piece))
+        part, pieces = by_piece(c), self.pieces
+        total = self.gram_of(pieces[0], part(pieces[0]))
+        for piece in pieces[1:]:
+            total += self.gram_of(piece, part(piece))
         return total
 
-    def add_gram(self, total: Matrix, piece: slice, c: Vector) -> None:
-        """Add a piece of it."""
+    def gram_of(self, piece: slice, c: Vector) -> Matrix:
+        """A piece of it."""
         if self.look is not unwatched:
             self.look()
-        used = np.flatnonzero(c)
-        if len(used) == 0:
-            return
-        rows = self.block(piece)
-        if len(used) < len(c):
+        rows, least = self.block(piece), c.min()
+        if not least > 0.0 and np.count_nonzero(c) < len(c):
+            used = np.flatnonzero(c)
             rows, c = rows[used], c[used]
-        if not c.min() >= 0.0:
-            total += rows.T @ (c[:, None] * rows)
-        else:  # a product of a matrix with its own transpose takes little more than half as long
-            rows = np.sqrt(c)[:, None] * rows
-            total += rows.T @ rows
+        if not least >= 0.0:
+            return rows.T @ (c[:, None] * rows)
+        rows = np.sqrt(c)[:, None] * rows  # its product with itself takes little more than half as long
+        return rows.T @ rows
 
     def scales(self) -> Vector:
         """1 / rms of the entries of each column that are not 0, over some of the rows where there are many."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from tercet.once import once
 from tercet.records import Rows
 
 
@@ -21,7 +23,11 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         self.order = np.empty(0, dtype=np.int32 if self.n < 2**31 else np.int64)  # int32: half the memory
-        self._stream = np.random.default_rng([self.seed, 0])
+
+    @once
+    def stream(self) -> np.random.Generator:
+        """What the order is drawn from."""
+        return np.random.default_rng([self.seed, 0])
 
     def beginning(self, m: int) -> Rows | None:
         """The first m rows of the shuffled order; None for all. A small m takes four bytes a row, and little time."""
@@ -44,10 +50,10 @@ class Shuffle:
         if 3 * known >= self.n:
             others = np.ones(self.n, dtype=bool)
             others[self.order] = False
-            self.order = np.concatenate([self.order, self._stream.permutation(np.flatnonzero(others).astype(kind))])
+            self.order = np.concatenate([self.order, self.stream.permutation(np.flatnonzero(others).astype(kind))])
             return
         last = self.last()
-        new = self._stream.integers(self.n, size=max(4096, known + known // 4), dtype=kind)
+        new = self.stream.integers(self.n, size=max(4096, known + known // 4), dtype=kind)
         new = new[last[new] < 0]
         numbers = np.arange(len(new), dtype=kind)
         last[new] = numbers
@@ -67,8 +73,9 @@ class Stream:
     state: Any
 
     @staticmethod
+    @lru_cache(maxsize=8)
     def of(seed: int) -> Stream:
-        """The stream of a run."""
+        """The stream of a run; where one stands is never changed, so that runs with the same seed share it."""
         return Stream(np.random.default_rng([seed, 1]).bit_generator.state)
 
     def draw(self, n: int, m: int, replacement: bool = False) -> tuple[Rows | None, Stream]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tercet.objectives.capabilities import Limits
-from tercet.objectives.suprema import EXACT, loss_suprema, penalty_bounds
+from tercet.objectives.suprema import known_suprema, penalty_bounds
 from tercet.records import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def limits(point: LinearPoint, V: Matrix) -> Limits:
     size |a_i|'|x| by d eps of that.
     """
     view, x, m = point.view, np.abs(point.x), point.terms
-    sup = loss_suprema(view.loss, view.y)
-    top, units = (sup.third if sup.how == EXACT else np.inf), (m + len(x) + FEW) * EPS
+    sup, units = known_suprema(view.loss), (m + len(x) + FEW) * EPS
+    top = np.inf if sup is None else sup.third
     if top == np.inf:
         return Limits(np.inf, np.zeros(len(x)), np.zeros(len(x)))
     third, sums, squares = 0.0, np.zeros(len(x)), np.zeros(len(x))
@@ -69,9 +69,12 @@ def limits(point: LinearPoint, V: Matrix) -> Limits:
         first, second = (np.abs(point.margins.coefficients(k, piece)) for k in (1, 2))
         weights = 1.0 if view.w is None else view.w[piece]
         if top > 0.0:
-            third += top * float(np.sum(weights * np.linalg.norm(np.asarray(block @ V), axis=1) ** 3)) / m
-        sums += entries.T @ (first + second * (entries @ x + size)) / m
-        squares += (entries * entries).T @ (second + weights * top * (entries @ x + size)) / m
+            rows = np.asarray(block @ V)
+            q = np.einsum("ij,ij->i", rows, rows)  # r_i^2
+            third += top * float(np.sum(weights * q * np.sqrt(q))) / m
+        size += entries @ x
+        sums += entries.T @ (first + second * size) / m
+        squares += (entries * entries).T @ (second + weights * top * size) / m
     penalty = penalty_bounds(view.penalty)
     lengths = np.linalg.norm(V, axis=1)
     third += penalty[2] * float(np.sum(lengths**3))

@@ -47,12 +47,12 @@ class Path:
 
     def onward(self, s: Vector, As: Vector) -> Path:
         """After a step s, which is remembered."""
-        return self.ahead(As, (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:])
+        return self.ahead(As, largest(As), (*self.steps, s)[-STEPS:], (*self.images, As)[-STEPS:])
 
-    def ahead(self, As: Vector, steps: tuple[Vector, ...] = (), images: tuple[Vector, ...] = ()) -> Path:
-        """After a step that changes the margins by As; they are computed anew where that is far."""
+    def ahead(self, As: Vector, size: float, steps: tuple[Vector, ...] = (), images: tuple[Vector, ...] = ()) -> Path:
+        """After a step that changes the margins by As, by at most `size`; they are computed anew where that is far."""
         assert self.margins is not None
-        there, moved = self.margins + As, self.moved + largest(As)
+        there, moved = self.margins + As, self.moved + size
         if moved > FAR * largest(there):
             return Path(self.rows, steps, images)
         return Path(self.rows, steps, images, there, self.age + 1, moved)
@@ -90,9 +90,14 @@ class Ahead:
     path: Path  # to x, with its margins
     As: Vector
 
+    @once
+    def size(self) -> float:
+        """The largest change of a margin along the whole step."""
+        return largest(self.As)
+
     def at(self, t: float) -> Path:
         """To x + ts."""
-        return self.path.ahead(self.As if t == 1.0 else t * self.As)
+        return self.path.ahead(self.As if t == 1.0 else t * self.As, abs(t) * self.size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ The view is that of a model on the host (`LinearView`) or on a device (`DeviceVi
 
 from __future__ import annotations
 
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,12 @@ def shrink(view: Any, x: Vector) -> tuple[Vector, int]:
     if not np.any(x):
         return x, 0
     few = max(FEW, view.terms // 8)
-    some = view if view.terms <= few else view.take(np.linspace(0, view.terms - 1, few).astype(np.intp))
+    some = view if view.terms <= few else view.take(np.arange(few) * view.terms // few)
     z = some.table.times(x)
     scales = [*(0.25**k for k in range(7)), 0.0]
     values = some.losses(z, scales) + np.array([view.penalty.value(t * x) for t in scales])
-    lowest = int(np.nanargmin([*values, np.inf]))
-    return (x if lowest in (0, len(scales)) else scales[lowest] * x), len(scales) * some.terms
+    lowest = min(range(len(scales)), key=lambda k: values[k] if isfinite(values[k]) else inf)
+    return (x if lowest == 0 else scales[lowest] * x), len(scales) * some.terms
 
 
 def unseen_to_rest(view: Any, x: Vector) -> Vector:
