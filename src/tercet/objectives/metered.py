@@ -192,6 +192,7 @@ class MeteredPoint:
 
     def limits(self, V: Matrix) -> Limits:
         """What holds of f for certain, which takes no term, where the objective tells (`able.limits`)."""
+        assert self.able.limits is not None
         return self.ask("value", self.able.limits, V, price=0)
 
     @property
