@@ -176,3 +176,35 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_ended(tmp_path):
     assert rest.nit == whole.nit
     np.testing.assert_array_equal(rest.x, whole.x)
     assert rest.counts == whole.counts
+
+
+def powell(x):
+    a, b, c, d = x.reshape(-1, 4).T
+    return float(np.sum((a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4))
+
+
+def powell_grad(x):
+    a, b, c, d = x.reshape(-1, 4).T
+    bend, tilt = 4 * (b - 2 * c) ** 3, 40 * (a - d) ** 3
+    return np.stack(
+        [2 * (a + 10 * b) + tilt, 20 * (a + 10 * b) + bend, 10 * (c - d) - 2 * bend, -10 * (c - d) - tilt], 1
+    ).ravel()
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_along_a_quartic_a_run_ends_where_f_has_nothing_more_to_fall(copies):
+    """Steps of secants say nothing there of how far x is; 408 and 454 iterations were taken."""
+    result = tercet.minimize(powell, np.tile([3.0, -1.0, 0.0, 1.0], copies), grad=powell_grad)
+    assert result.status is Status.CERTIFIED
+    assert result.nit < 250
+    assert np.max(np.abs(result.x)) < 1e-7
+
+
+@pytest.mark.parametrize("d", [2, 6, 10])
+def test_a_certificate_takes_two_gradients_a_variable_and_ten(d):
+    """Its own, 2 d for the Hessian, one for rounding, two for T along each of Newton's step, rounding, the softest
+    direction and all of them."""
+    grad = Counting(scipy.optimize.rosen_der)
+    certificate = tercet.certify(rosen, 1.0 + 1e-10 * np.arange(d), grad=grad)
+    assert certificate.holds
+    assert grad.calls == 2 * d + 10

@@ -367,7 +367,7 @@ def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:
     only because x is beside it. A third-derivative product for each such v, the softest first, and one more."""
     for k in np.flatnonzero(curvature.seen)[:LOOKED]:
         v = curvature.E * curvature.V[:, k]
-        if abs(float(v @ point.third_product(s, v))) < 0.5 * float(curvature.values[k]):
+        if abs(float(s @ point.third_product(v, v))) < 0.5 * float(curvature.values[k]):
             break
         curvature = replace(curvature, resolution=float(curvature.values[k]))
     return curvature

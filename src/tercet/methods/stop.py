@@ -91,7 +91,10 @@ def is_due(run: Run, state: State, at: Expansion, step: Step | None) -> bool:
         return False
     if step.quadratic.decrease > t.relative * np.fmax(abs(at.f), gained(state, at)):
         return False
-    return within(at.model.frame.lift(step.s), memory.closer * t.relative, at, run.traits.dense)
+    closer = memory.closer * t.relative
+    if step.quadratic.decrease <= closer**4 * gained(state, at):  # also along x^4, where steps tell nothing of x
+        return True
+    return within(at.model.frame.lift(step.s), closer, at, run.traits.dense)
 
 
 def within(s: Vector, relative: float, at: Expansion, each: bool) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from tercet.domain import Domain
 from tercet.objectives.base import Priced
-from tercet.records import Matrix, Tensor, Vector
+from tercet.records import ORDERS, Matrix, Tensor, Vector
 
 EPS = float(np.finfo(float).eps)
 FORWARD = 100.0  # times its error, which a gradient of forward differences has to be
@@ -42,12 +41,12 @@ class Differences:
     """Central differences, and where a gradient is only to lead on, forward ones."""
 
     def __init__(self, objective: Asked):
-        self.objective, self.made = objective, Counter[str]()
+        self.objective, self.made = objective, dict.fromkeys(ORDERS, 0)
 
     def priced(self, result: Any, order: str, count: int = 1) -> Any:
         """A result that counts so many of its order, and what was made since the last one."""
-        spent = self.made + Counter({order: count})
-        self.made = Counter()
+        spent, self.made = self.made, dict.fromkeys(ORDERS, 0)
+        spent[order] += count
         return Priced(result, **spent)
 
     def gradient(self, x: Vector) -> Vector:
