@@ -80,6 +80,11 @@ def execute():
     return loaded("execute")
 
 
+@pytest.fixture(scope="module")
+def notebooks(execute):
+    return loaded("notebooks")  # which takes that one
+
+
 def loaded(name):
     """A script of the documentation as a module."""
     found = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
@@ -96,19 +101,52 @@ def public(module):
     return {name: getattr(loaded, name) for name in loaded.__all__}
 
 
-@pytest.mark.parametrize("path", [p for p in PAGES if blocks(p)], ids=name_of)
+GALLERY = sorted(p for p in (DOCS / "gallery").glob("*.md") if blocks(p))
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if blocks(p) and p not in GALLERY], ids=name_of)
 def test_the_code_of_a_page_runs_from_its_top_and_prints_what_the_page_shows(path, execute):
     for library in NEEDS.get(name_of(path), []):
         pytest.importorskip(library)
     made = 0
-    for block, output, figure in execute.run(path):
+    for block, output, _ in execute.run(path):
         made += 1
         if block["output"] is not None:
             assert execute.skeleton(output) == execute.skeleton(block["output"])
-        if block["picture"] is not None and "gallery" in block["picture"]:
-            assert figure is not None
-            assert (path.parent / block["picture"]).exists()
     assert made == len(blocks(path))
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=name_of)
+def test_the_notebook_of_a_page_is_the_page_runs_prints_what_is_shown_and_draws(path, notebooks, execute):
+    for library in NEEDS[name_of(path)]:
+        pytest.importorskip(library)
+    file = notebooks.target(path)
+    assert file.read_text("utf-8") == notebooks.dump(path)  # else: python docs/notebooks.py
+    assert file.name in path.read_text("utf-8")
+    made = 0
+    for cell, output, shown in notebooks.run(file):
+        made += 1
+        printed = ["".join(each["text"]) for each in cell["outputs"] if each["output_type"] == "stream"]
+        assert [execute.skeleton(output)] == [*map(execute.skeleton, printed)] or not (output or printed)
+        drawn = any("image/png" in each.get("data", {}) for each in cell["outputs"])
+        assert drawn is (shown is not None)
+    assert made == len(blocks(path))
+
+
+def test_every_page_of_the_gallery_has_a_notebook_and_nothing_else_has(notebooks):
+    assert notebooks.pages() == GALLERY
+    assert sorted((DOCS / "_static" / "gallery").glob("*.ipynb")) == [notebooks.target(page) for page in GALLERY]
+
+
+def test_a_notebook_has_the_fields_that_jupyter_asks_for(notebooks):
+    for page in GALLERY:
+        made = notebooks.notebook(page)
+        assert (made["nbformat"], made["nbformat_minor"]) == (4, 4)
+        for cell in made["cells"]:
+            outside = {"outputs", "execution_count"} if cell["cell_type"] == "code" else set()
+            assert set(cell) == {"cell_type", "metadata", "source", *outside}
+            assert "".join(cell["source"]).strip()
+            assert ".md" not in "".join(cell["source"]) or cell["cell_type"] == "code"
 
 
 def test_what_is_compared_of_output_is_words_not_digits(execute):
