@@ -23,6 +23,7 @@ def add_shard(commands: Any) -> None:
     shard.add_argument("file", help="LIBSVM text (plain, gz, bz2, xz), CSV with a line of names, or Parquet")
     shard.add_argument("folder", type=Path, help="a folder that is empty or new")
     shard.add_argument("--target", help="the column of the targets, of CSV and Parquet")
+    shard.add_argument("--weights", help="the column of the rows' weights, of CSV and Parquet")
     shard.add_argument("--n-features", type=int, help="columns of LIBSVM text; without it as many as its largest index")
     shard.add_argument("--shard-mb", type=float, default=SHARD / 2**20, help="megabytes of a shard")
     shard.add_argument("--keep-labels", action="store_true", help="leave two labels as they are, instead of 0 and 1")
@@ -37,6 +38,7 @@ def command_shard(options: argparse.Namespace) -> int:
         options.file,
         options.folder,
         target=options.target,
+        weights=options.weights,
         n_features=options.n_features,
         shard_bytes=int(options.shard_mb * 2**20),
         keep_labels=options.keep_labels,
@@ -56,10 +58,9 @@ def command_shard(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(told))
     else:
+        many = "1 shard" if len(extents) == 1 else f"{len(extents)} shards"
         map_of = "" if manifest.labels is None else f", labels {manifest.labels}"
-        print(
-            f"{len(extents)} shards of {rows} x {extents[0].columns}, {size / 1e9:.3g} GB, in {options.folder}{map_of}"
-        )
+        print(f"{many} of {rows} x {extents[0].columns}, {size / 1e9:.3g} GB, in {options.folder}{map_of}")
     return 0
 
 

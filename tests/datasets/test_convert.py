@@ -84,6 +84,22 @@ def test_tables_with_names(tmp_path, kind):
     assert not shards.layout.sparse
 
 
+def test_a_column_of_weights_goes_with_the_targets(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    weights = np.random.default_rng(3).uniform(0.1, 2.0, len(X))
+    parquet.write_table(pa.table({"w": weights, **{f"c{j}": X[:, j] for j in range(D)}, "label": Y}), tmp_path / "a.pq")
+    shard_file(tmp_path / "a.pq", tmp_path / "out", target="label", weights="w", shard_bytes=4096)
+    shards = Shards(tmp_path / "out")
+    parts = [shards.read(i) for i in range(len(shards))]
+    np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), X)
+    np.testing.assert_array_equal(np.concatenate([part[2] for part in parts]), weights)
+    shards.verify()
+    with pytest.raises(ValueError, match="no column 'wt'; it has w, c0"):
+        shard_file(tmp_path / "a.pq", tmp_path / "other", target="label", weights="wt")
+
+
 def write(tmp_path, name, content):
     path = tmp_path / name
     path.write_text(content)
@@ -157,7 +173,7 @@ def test_the_command_shards_and_fits_out_of_core_like_in_memory(text, tmp_path, 
     assert fitted[tmp_path / "out"]["labels"] == {"-2.0": 0, "3.0": 1}
     assert "rounds" not in fitted[text]
     code, out, _ = call(capsys, "shard", text, tmp_path / "other")
-    assert "shards of 500 x 7" in out
+    assert "1 shard of 500 x 7" in out
     code, _, err = call(capsys, "shard", text, tmp_path)
     assert (code, "something lies there" in err) == (2, True)
     code, _, err = call(capsys, "fit", text, "--dask", "tcp://nowhere:1")

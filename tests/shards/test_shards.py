@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import tercet
 from tercet import Shards
-from tercet.shards import layout
+from tercet.shards import layout, sources
 
 RNG = np.random.default_rng(0)
 X, Y, W = RNG.standard_normal((300, 4)), RNG.standard_normal(300), RNG.uniform(0.5, 2.0, 300)
@@ -91,6 +91,26 @@ def test_every_kind_gives_the_same_rows_and_knows_its_shape(kind, tmp_path, monk
     if not shards.layout.sparse:
         assert max(block.rows for i in range(len(shards)) for block in shards.blocks(i)) <= 64
     assert "300 x 4" in repr(shards)
+
+
+def test_parquet_is_read_as_it_comes_in_groups_of_any_size(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    monkeypatch.setattr(layout, "WINDOW", 64 * 8 * 4)
+    monkeypatch.setattr(sources, "PACKED", 50 * 8 * 6)
+    table = pa.table({f"c{j}": X[:, j] for j in range(4)} | {"y": Y, "text": ["a"] * len(Y), "w": W})
+    pyarrow.parquet.write_table(table, tmp_path / "p-0.parquet", row_group_size=70)
+    shards = Shards(str(tmp_path / "p-*.parquet"), "y", weights="w", features=["c0", "c1", "c2", "c3"])
+    for got, expected in zip(rows_of(shards), (X, Y, W), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    assert max(block.rows for block in shards.blocks(0)) == 64
+    pyarrow.parquet.write_table(table.slice(0, 130), tmp_path / "p-0.parquet", row_group_size=70)
+    with pytest.raises(OSError, match=r"shard 0 .*p-0.parquet\) cannot be read: .* ends 62 rows early"):
+        list(shards.blocks(0))
+    (tmp_path / "p-0.parquet").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"p-0.parquet'\): it is no Parquet file"):
+        Shards(str(tmp_path / "p-*.parquet"), "y")
 
 
 def test_single_precision_and_whole_numbers_are_taken_as_they_are_stored(tmp_path):

@@ -24,7 +24,7 @@ from tercet.shards.sources import import_parquet
 SHARD = 1 << 26  # bytes of a shard
 TEXT = (".csv", ".tsv", ".csv.gz", ".csv.bz2")
 Progress = Callable[[float, int], None]  # the share of the file that was read, and the rows so far
-Part = tuple[Any, Vector]
+Part = tuple[Any, Vector, Vector | None]  # rows, targets, weights
 
 
 @dataclass(eq=False)
@@ -33,9 +33,9 @@ class Written:
 
     X: str
     y: str
+    weights: str | None
     rows: int
     digest: Digester
-    bytes: int
 
 
 @dataclass(eq=False)
@@ -50,9 +50,9 @@ class Writer:
     done: list[Written] = field(default_factory=list)
     targets: list[Vector] = field(default_factory=list)
 
-    def add(self, X: Any, y: Vector) -> None:
+    def add(self, X: Any, y: Vector, w: Vector | None = None) -> None:
         """Some more rows."""
-        self.parts.append((X, y))
+        self.parts.append((X, y, w))
         self.held += int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if self.sparse else X.nbytes)
         if self.held >= self.size:
             self.flush()
@@ -61,7 +61,7 @@ class Writer:
         """What is held, as one shard."""
         if not self.parts:
             return
-        tables, name = [X for X, _ in self.parts], f"X-{len(self.done):05d}.{'npz' if self.sparse else 'npy'}"
+        tables, name = [X for X, _, _ in self.parts], f"X-{len(self.done):05d}.{'npz' if self.sparse else 'npy'}"
         X: Any = sp.csr_array(stacked(tables)) if self.sparse else np.concatenate(tables)
         digest = Digester()
         if self.sparse:
@@ -72,8 +72,12 @@ class Writer:
             np.save(self.folder / name, X)
             for a, b in windows(*X.shape):
                 digest.table(X[a:b])
-        self.targets.append(np.concatenate([y for _, y in self.parts]))
-        self.done.append(Written(name, f"y-{len(self.done):05d}.npy", X.shape[0], digest, 0))
+        self.targets.append(np.concatenate([y for _, y, _ in self.parts]))
+        weights, parts = None, [w for _, _, w in self.parts if w is not None]
+        if parts:
+            weights = f"w-{len(self.done):05d}.npy"
+            np.save(self.folder / weights, np.concatenate(parts))
+        self.done.append(Written(name, f"y-{len(self.done):05d}.npy", weights, X.shape[0], digest))
         self.parts, self.held = [], 0
 
     def finish(self, columns: int, keep_labels: bool, source: str) -> Manifest:
@@ -86,11 +90,12 @@ class Writer:
             np.save(self.folder / shard.y, y)
             if self.sparse:
                 add_shape(self.folder / shard.X, (shard.rows, columns))
+            w = None if shard.weights is None else np.load(self.folder / shard.weights)
             for a, b in [(0, len(y))] if self.sparse else windows(len(y), columns):
-                shard.digest.targets(y[a:b], None)
-            size = sum(os.path.getsize(self.folder / name) for name in (shard.X, shard.y))
-            extent = Extent(shard.rows, columns, "<f8", self.sparse, False, size)
-            entries.append(Entry(shard.X, shard.y, None, extent, shard.digest.hexdigest()))
+                shard.digest.targets(y[a:b], None if w is None else w[a:b])
+            size = sum(os.path.getsize(self.folder / name) for name in (shard.X, shard.y, shard.weights) if name)
+            extent = Extent(shard.rows, columns, "<f8", self.sparse, w is not None, size)
+            entries.append(Entry(shard.X, shard.y, shard.weights, extent, shard.digest.hexdigest()))
         manifest = Manifest(tuple(entries), labels_of(labels), source)
         manifest.write(self.folder)
         return manifest
@@ -128,6 +133,7 @@ def shard_file(
     folder: str | Path,
     *,
     target: str | None = None,
+    weights: str | None = None,
     n_features: int | None = None,
     shard_bytes: int = SHARD,
     keep_labels: bool = False,
@@ -136,7 +142,8 @@ def shard_file(
     """Cut a file into shards for `Shards(folder)`, reading it once, with memory for a shard and the targets.
 
     LIBSVM text (plain, gz, bz2, xz) becomes CSR matrices, as wide as `n_features` or the largest index; CSV with a line
-    of names and Parquet (both by pyarrow) become dense ones, with the column `target` as y and all others as features.
+    of names and Parquet (both by pyarrow) become dense ones, with the column `target` as y, `weights` as weights where
+    it is given, and all others as features.
     Two labels are mapped to 0 and 1, and the manifest keeps the map, unless `keep_labels` is set. The manifest is
     written last: a folder without one is not whole.
     """
@@ -149,11 +156,14 @@ def shard_file(
     tabular = path.suffix in (".parquet", ".pq") or path.name.endswith(TEXT)
     if tabular and target is None:
         raise ValueError(f"shard {path}: name the column of the targets with target (--target).")
-    if not tabular and target is not None:
-        raise ValueError(f"shard {path}: LIBSVM text has its labels first; leave target out, or give CSV or Parquet.")
+    if not tabular and (target is not None or weights is not None):
+        raise ValueError(
+            f"shard {path}: LIBSVM text has its labels first and no weights; leave target out, and weights, or give "
+            "CSV or Parquet."
+        )
     out.mkdir(parents=True, exist_ok=True)
     writer, tell = Writer(out, size, not tabular), progress or (lambda share, rows: None)
-    read = tables_of(path, str(target), writer, tell) if tabular else libsvm_of(path, n_features, writer, tell)
+    read = tables_of(path, str(target), weights, writer, tell) if tabular else libsvm_of(path, n_features, writer, tell)
     return writer.finish(read, keep_labels, path.name)
 
 
@@ -172,21 +182,23 @@ def libsvm_of(path: Path, n_features: int | None, writer: Writer, tell: Progress
     return rows.columns(where)
 
 
-def tables_of(path: Path, target: str, writer: Writer, tell: Progress) -> int:
+def tables_of(path: Path, target: str, weights: str | None, writer: Writer, tell: Progress) -> int:
     """The rows of CSV or Parquet, batch by batch; gives the number of columns."""
     done, columns = 0, 0
     for share, batch in batches(path):
         names = batch.schema.names
-        if target not in names:
-            raise ValueError(f"{path}: there is no column {target!r}; it has {', '.join(names[:8])}.")
-        features = [name for name in names if name != target]
+        beside = [target] if weights is None else [target, weights]
+        for name in beside:
+            if name not in names:
+                raise ValueError(f"{path}: there is no column {name!r}; it has {', '.join(names[:8])}.")
+        features = [name for name in names if name not in beside]
         columns = len(features)
         X = np.empty((batch.num_rows, columns))
         for j, name in enumerate(features):
             X[:, j] = numbers(path, name, batch.column(name), done)
-        y = numbers(path, target, batch.column(target), done)
+        y, *w = (numbers(path, name, batch.column(name), done) for name in beside)
         if len(y):
-            writer.add(X, y)
+            writer.add(X, y, *w)
         done += len(y)
         tell(share, done)
     if not done or not columns:
@@ -225,7 +237,9 @@ def numbers(path: Path, name: str, column: Any, done: int) -> Vector:
         raise ValueError(f"{path}: column {name!r}, row {row} is empty; fill or drop it.")
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "fiub":
-        raise ValueError(f"{path}: column {name!r} holds {column.type}; give numbers, or drop the column.")
+        raise ValueError(
+            f"{path}: column {name!r} holds {column.type}; give numbers (0 and 1 for two classes), or drop the column."
+        )
     out = np.asarray(values, dtype=np.float64)
     if not np.isfinite(out).all():
         raise ValueError(f"{path}: column {name!r}, row {done + int(np.argmin(np.isfinite(out)))} is not finite.")

@@ -212,7 +212,10 @@ def parquet_source(files: list[str], y: Any, weights: Any, features: Any) -> Par
     """Of Parquet files; without `features` all columns but those of targets and weights."""
     if not isinstance(y, str) or not (weights is None or isinstance(weights, str)):
         raise ValueError("Shards('*.parquet', y=..., weights=...): y and weights are names of columns.")
-    names = import_parquet().read_schema(files[0]).names
+    try:
+        names = import_parquet().read_schema(files[0]).names
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Shards({files[0]!r}): it is no Parquet file ({str(error).rstrip('.')}).") from error
     own = tuple(name for name in names if name not in (y, weights)) if features is None else tuple(features)
     if not own or y not in names:
         raise ValueError(f"Shards({files[0]!r}, {y!r}): its columns are {', '.join(names[:8])}.")

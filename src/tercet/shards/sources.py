@@ -20,6 +20,7 @@ from numpy.lib.format import open_memmap
 from tercet.checks import regular_file
 from tercet.shards.layout import Extent, Room
 
+PACKED = 1 << 24  # bytes of the rows of Parquet that are unpacked at once
 Part = tuple[Any, Any, Any]  # X, y and weights or None, as they are stored
 
 
@@ -296,9 +297,8 @@ class ParquetSource:
 
     def extent(self, i: int) -> Extent:
         """From the metadata."""
-        parquet = import_parquet()
+        parquet, columns = import_parquet(), self.columns
         head, schema = parquet.read_metadata(self.files[i]), parquet.read_schema(self.files[i])
-        columns = (*self.features, self.target, *(() if self.weights is None else (self.weights,)))
         missing = [name for name in columns if name not in schema.names]
         if missing:
             raise ValueError(f"{self.files[i]} has no column {missing[0]!r}; it has {', '.join(schema.names[:8])}")
@@ -309,14 +309,52 @@ class ParquetSource:
         size = os.path.getsize(self.files[i])
         return Extent(head.num_rows, len(self.features), "<f8", False, self.weights is not None, size)
 
-    def open(self, i: int, room: Room | None = None) -> Any:
-        """The whole file: Parquet is packed, and read by columns."""
-        table = import_parquet().read_table(self.files[i])
-        X = np.empty((table.num_rows, len(self.features)))
-        for j, name in enumerate(self.features):
-            X[:, j] = table.column(name).to_numpy()
-        w = None if self.weights is None else table.column(self.weights).to_numpy()
-        return whole(X, table.column(self.target).to_numpy(), w)
+    @property
+    def columns(self) -> list[str]:
+        """All that are read."""
+        return [*self.features, self.target, *([] if self.weights is None else [self.weights])]
+
+    @contextmanager
+    def open(self, i: int, room: Room | None = None) -> Iterator[Callable[[int, int], Part]]:
+        """Rows as they come: Parquet is packed, so that it is read from its beginning to its end."""
+        size = max(1, PACKED // (8 * len(self.columns)))
+        with import_parquet().ParquetFile(self.files[i]) as file:
+            rest = Batches(self.files[i], file.iter_batches(size, columns=self.columns))
+
+            def part(start: int, stop: int) -> Part:
+                X, batches, row = np.empty((stop - start, len(self.features))), rest.next(stop - start), 0
+                beside: dict[str, list[Any]] = {name: [] for name in self.columns[len(self.features) :]}
+                for batch in batches:
+                    for j, name in enumerate(self.features):
+                        X[row : row + batch.num_rows, j] = batch.column(name).to_numpy(zero_copy_only=False)
+                    for name, parts in beside.items():
+                        parts.append(batch.column(name).to_numpy(zero_copy_only=False))
+                    row += batch.num_rows
+                y, *w = (np.concatenate(parts) for parts in beside.values())
+                return X, y, w[0] if w else None
+
+            yield part
+
+
+@dataclass(eq=False)
+class Batches:
+    """Record batches, of which as many rows are taken as are wanted; what is left is kept."""
+
+    path: str
+    batches: Iterator[Any]
+    left: Any = None
+
+    def next(self, rows: int) -> list[Any]:
+        """The next rows, in one batch or in several; OSError where there are fewer."""
+        out = []
+        while rows > 0:
+            batch = next(self.batches, None) if self.left is None else self.left
+            if batch is None:
+                raise OSError(f"{self.path} ends {rows} rows early")
+            out.append(batch.slice(0, rows))
+            rows -= out[-1].num_rows
+            self.left = batch.slice(out[-1].num_rows) if out[-1].num_rows < batch.num_rows else None
+        return out
 
 
 def import_parquet() -> Any:
