@@ -14,6 +14,7 @@ import numpy as np
 
 from tercet.checks import flag, plain_array
 from tercet.domain import EVERYWHERE, Domain
+from tercet.fitting.small import Small
 from tercet.fitting.squares import Ready, pairs_of, tolerance
 from tercet.inference.spread import free_of
 from tercet.methods.binding import bind_within
@@ -210,7 +211,7 @@ def curve_fit(
     bound, domain, note = bind_within("curve_fit", curve, start, pairs)
     budgets: Any = {"max_iterations": max_iterations, "max_seconds": max_seconds, "seed": seed}
     chosen = tolerance(tol, bound.objective)
-    result = minimize(Ready(curve, bound), bound.x0, tol=chosen, bounds=pairs, **budgets)
+    result = minimize(Ready(curve, bound), bound.x0, method=Small(), tol=chosen, bounds=pairs, **budgets)
     popt = np.asarray(result.x, dtype=np.float64)
     point: Any = bound.objective.over(None).at(popt)
     free = free_of(result.certificate, len(popt))

@@ -11,6 +11,7 @@ import numpy as np
 
 from tercet.critical.tolerances import Tolerances
 from tercet.domain import Box, Domain, domain_of
+from tercet.fitting.small import Small
 from tercet.methods.binding import bind_within
 from tercet.methods.minimize import Tolerance, minimize
 from tercet.objectives.base import Bound
@@ -76,7 +77,8 @@ def least_squares(
     bound, domain, note = bind_within("least_squares", problem, x0, pairs)
     budgets: Any = {"max_iterations": max_nfev, "max_seconds": max_seconds}
     chosen = tolerance(tol, bound.objective)
-    result = minimize(Ready(problem, bound), bound.x0, tol=chosen, bounds=pairs, seed=seed, **budgets)
+    budgets |= {"method": Small(), "tol": chosen, "bounds": pairs, "seed": seed}
+    result = minimize(Ready(problem, bound), bound.x0, **budgets)
     return as_scipy(replace(result, message=result.message + note), bound.objective, domain)
 
 

@@ -97,7 +97,8 @@ def expansion(
     f = point.value() if f is None else f
     if not (isfinite(f) and np.isfinite(g).all()):
         raise NotFiniteError("value")
-    bend = B.residuals.linear().bend if parts.linear else B.hessian().diagonal() if parts.forms_hessian else NO_BEND
+    lines = B.residuals.linear() if parts.linear else None
+    bend = lines.bend if lines is not None else B.hessian().diagonal() if parts.forms_hessian else NO_BEND
     reach = state.memory.reach.at(point.x, run.x0, bend)
     frame = parts.units.frame(reach, run.scales, B.white() if parts.turns else None)
     frame = at_rest(frame, reach, bend, g, f) if bend.size else frame
@@ -106,7 +107,8 @@ def expansion(
     third = frame.point(whole) if parts.order >= 3 else None
     taylor = Taylor(frame.slope(g), frame.point(B), third, parts.forms_third, run.meter.wait, frame.walls)
     model = Model(reach, frame, length(frame.coordinates(point.x)), taylor, parts.subsolver.prepare(taylor))
-    return Expansion(point, f, g, norm, slope, B, T, same, model)
+    rounding = 0.0 if lines is None else lines.rounding(point.x)
+    return Expansion(point, f, g, norm, slope, B, T, same, model, rounding)
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ class Expansion:
     T: MeteredPoint  # nothing of it is computed before it is asked for
     consistent: bool  # f and g are averages over the same terms, so that a new gradient can be compared with a forecast
     model: Model
+    rounding: float = 0.0  # of f, as far as the residuals tell
 
 
 class Extra(Protocol):

@@ -86,7 +86,7 @@ def iterate(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
     move, trial, after = parts.search.look(parts, state, at, move, ask)
     paid = Counts(**run.meter.tally, n=run.n)  # what it took to know f; the gradient belongs to the next iteration
     forecast = move.cubic or move.quadratic
-    score = judge(at.f, forecast.decrease, after, state.memory.rounding)
+    score = judge(at.f, forecast.decrease, after, max(state.memory.rounding, at.rounding))
     eta1 = parts.sigma.eta1 if move.looks == 1 else EPS  # the lowest of several looks is taken if it is lower at all
     accepted, slope = state.phase.verdict(at, trial, score, eta1)
     judged, size = Judged(move, ask, after, slope, score, accepted), length(at.model.frame.lift(move.s))

@@ -10,6 +10,8 @@ from tercet.objectives.residuals.outer import Outer
 from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
 
+EPS = float(np.finfo(float).eps)
+
 
 @dataclass(frozen=True, eq=False)
 class Linearized:
@@ -56,6 +58,11 @@ class Linearized:
         """The diagonal of root'root: how strongly f bends along each variable, by this model."""
         A = self.rows[:, :-1]
         return np.einsum("ij,ij->j", A, A)
+
+    def rounding(self, x: Vector) -> float:
+        """What the rounding of f is at least: a residual is good to that of the terms J_ij x_j it is made of."""
+        made = np.einsum("ij,j->i", self.rows[:, :-1] ** 2, x * x)
+        return EPS * float(np.sqrt(self.rows[:, -1] ** 2 @ made))
 
     def scaled(self, E: Vector) -> Scaled:
         """In coordinates c with s = E c."""
