@@ -166,6 +166,14 @@ def kind_of_file(path: str | os.PathLike[str]) -> str | None:
     return None if mode == stat.S_IFREG else KINDS.get(mode, "no regular file")
 
 
+def leading_orders(call: str, orders: Any) -> tuple[int, ...]:
+    """The orders of a Taylor polynomial: (1,), (1, 2) or (1, 2, 3)."""
+    good = isinstance(orders, tuple | list) and all(type(each) is int for each in orders)
+    if not good or sorted(orders) not in ([1], [1, 2], [1, 2, 3]):
+        raise ValueError(f"{call}(orders={orders!r}): give (1,), (1, 2) or (1, 2, 3): no order without those below it.")
+    return tuple(sorted(orders))
+
+
 def regular_file(call: str, path: str | os.PathLike[str]) -> Path:
     """A path whose file can be read whole: reading a FIFO may never begin, and reading a device never end."""
     kind = kind_of_file(path)

@@ -11,7 +11,7 @@ import numpy as np
 from tercet.checks import positive, whole
 from tercet.control.sigma import Control
 from tercet.frame import Reach
-from tercet.methods.reduced import Anchor
+from tercet.methods.anchored import Anchor
 from tercet.methods.run import Run, refuse_bounds
 from tercet.methods.saved import need, vector
 from tercet.methods.state import Memory, State, Views

@@ -22,8 +22,7 @@ from tercet.methods.noise import noise_of
 from tercet.methods.phases import asked
 from tercet.methods.policy import Independent
 from tercet.methods.run import Run
-from tercet.methods.state import Expansion, Memory, State, Views
-from tercet.objectives.metered import NOTHING, Carry, MeteredPoint, MeteredView
+from tercet.methods.state import Expansion, State
 from tercet.records import Matrix, Meets, Sizes, Step, Vector
 from tercet.subsolvers.base import Ask, Workspace
 from tercet.vectors import length
@@ -38,7 +37,7 @@ SIGMAS = 2.0
 
 @dataclass(frozen=True)
 class DynamicAccuracy:
-    """The policy of samples that grow until the promised decrease is right to a fraction `omega`.
+    """The policy of independent samples that grow until the promised decrease is right to a fraction `omega`.
 
     The size rule gives the sizes to begin with. An iteration begins with those that the last one asked for.
     """
@@ -91,34 +90,6 @@ class DynamicAccuracy:
         if step.cubic is None:
             grown[2] = old[2]
         return Sizes(sizes.value, *(grown if grown[0] < n else [n] * 3))
-
-    def views(self, run: Run, sizes: Sizes, old: Views | None = None) -> Views:
-        """The terms of f."""
-        return PLAIN.views(run, sizes, old)
-
-    def look(self, view: MeteredView, x: Vector, given: Carry = NOTHING) -> MeteredPoint:
-        """f."""
-        return PLAIN.look(view, x, given)
-
-    def sizes(self, run: Run, parts: Parts, state: State) -> Sizes:
-        """Those of the last iteration, unless the rule says otherwise."""
-        return PLAIN.sizes(run, parts, state)
-
-    def grow(self, run: Run, state: State, sizes: Sizes) -> State:
-        """Other samples."""
-        return PLAIN.grow(run, state, sizes)
-
-    def trial(self, state: State, at: Expansion, step: Step) -> MeteredPoint:
-        """f alone."""
-        return PLAIN.trial(state, at, step)
-
-    def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
-        """As it was measured for the step."""
-        return memory.noise_share
-
-    def keeps(self, run: Run, sizes: Sizes) -> bool:
-        """Where all terms are used."""
-        return sizes.is_full(run.n)
 
 
 def needed(spread: float, allowed: float, n: int) -> int:

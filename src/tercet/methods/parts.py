@@ -11,7 +11,7 @@ from tercet.control.sigma import Begin, SigmaRule, as_it_is
 from tercet.control.third import Purchase
 from tercet.frame import Euclidean, Units
 from tercet.methods.guarantee import Guarantee, guarantee_of
-from tercet.methods.policy import Independent, Nested, Policy
+from tercet.methods.policy import Completed, Independent, Nested, Policy
 from tercet.methods.run import Run
 from tercet.methods.search import AlongStep, OneLook, Search
 from tercet.records import Sizes
@@ -167,5 +167,4 @@ def policy_of(settings: Settings, run: Run) -> Policy:
     if settings.policy is None:
         return Nested() if settings.sizes.nested else Independent()
     settings.policy.check(settings.sizes, run)
-    policy: Policy = settings.policy
-    return policy
+    return Completed.of(settings.policy)

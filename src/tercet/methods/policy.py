@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +29,10 @@ NO_BEND = np.zeros(0)  # where no Hessian is formed
 class Policy(Protocol):
     """How samples serve an iteration."""
 
+    def first(self, run: Run, parts: Parts) -> Sizes:
+        """The sizes to begin with."""
+        ...
+
     def views(self, run: Run, sizes: Sizes, old: Views | None = None) -> Views:
         """The terms of f, and of B and T where these are not drawn afresh."""
         ...
@@ -42,6 +47,10 @@ class Policy(Protocol):
 
     def grow(self, run: Run, state: State, sizes: Sizes) -> State:
         """The same x over samples of other sizes."""
+        ...
+
+    def resumed(self, run: Run, parts: Parts, state: State) -> State:
+        """The state of a checkpoint, with what only this policy makes of it."""
         ...
 
     def expand(self, run: Run, parts: Parts, state: State) -> tuple[State, Expansion]:
@@ -115,6 +124,10 @@ def expansion(
 class Nested:
     """Samples are beginnings of one shuffled order. f and g are over the same terms, B and T perhaps over fewer."""
 
+    def first(self, run: Run, parts: Parts) -> Sizes:
+        """As the rule says."""
+        return parts.sizes.first(run.n, run.d)
+
     def views(self, run: Run, sizes: Sizes, old: Views | None = None) -> Views:
         """Beginnings of the order."""
         return Views.of(run, sizes, old)
@@ -153,6 +166,10 @@ class Nested:
         memory = replace(memory, control=replace(memory.control, radius=radius))
         return replace(state, point=point, sizes=sizes, views=views, memory=memory, kept=None)
 
+    def resumed(self, run: Run, parts: Parts, state: State) -> State:
+        """As it is."""
+        return state
+
     def expand(self, run: Run, parts: Parts, state: State) -> tuple[State, Expansion]:
         """The expansion that is kept, or one over the views of B and T."""
         if state.kept is not None:
@@ -185,6 +202,10 @@ class Nested:
 class Independent:
     """Samples of g, B and T are drawn afresh in each iteration; f is over a beginning of the order, usually all."""
 
+    def first(self, run: Run, parts: Parts) -> Sizes:
+        """As the rule says."""
+        return parts.sizes.first(run.n, run.d)
+
     def views(self, run: Run, sizes: Sizes, old: Views | None = None) -> Views:
         """The terms of f."""
         same = old is not None and old.value.terms == min(sizes.value, run.n)
@@ -207,6 +228,10 @@ class Independent:
             point = self.look(views.value, point.x, point.carry)
         memory = replace(state.memory, stuck=0)
         return replace(state, point=point, sizes=sizes, views=views, memory=memory, kept=None)
+
+    def resumed(self, run: Run, parts: Parts, state: State) -> State:
+        """As it is."""
+        return state
 
     def expand(self, run: Run, parts: Parts, state: State) -> tuple[State, Expansion]:
         """Three draws, or all terms."""
@@ -238,3 +263,27 @@ class Independent:
     def keeps(self, run: Run, sizes: Sizes) -> bool:
         """Where all terms are used."""
         return sizes.is_full(run.n)
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a setting of another policy says itself, and independent draws in all that it does not."""
+
+    first: Callable[..., Sizes]
+    views: Callable[..., Views]
+    look: Callable[..., MeteredPoint]
+    sizes: Callable[..., Sizes]
+    grow: Callable[..., State]
+    resumed: Callable[..., State]
+    expand: Callable[..., tuple[State, Expansion]]
+    trial: Callable[..., MeteredPoint]
+    share: Callable[..., float]
+    keeps: Callable[..., bool]
+
+    @staticmethod
+    def of(own: Any) -> Completed:
+        """Its members, and the others."""
+        plain = Independent()
+        return Completed(
+            **{each.name: getattr(own, each.name, getattr(plain, each.name)) for each in fields(Completed)}
+        )

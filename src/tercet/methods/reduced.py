@@ -1,27 +1,33 @@
 """`Reduced`: samples whose error shrinks with the distance from an anchor at which all terms were looked at.
 
-    g = g_S(x) - g_S(a) + grad f(a),   B = B_S(x) - B_S(a) + hess f(a),   T likewise,
+    F(x) = f_S(x) - P_S(x) + P(x),   P and P_S the Taylor polynomials of f and of f_S at the anchor a, without f(a):
 
-each over a sample S of its own. The error of g is that of the differences grad f_i(x) - grad f_i(a), at most
-L |x - a| each, so that samples of a fixed size lead to the minimizer and not to their noise.
+a sample S of the terms, of which all that is known at a is replaced by what is true of all terms. Its derivatives are
+
+    g = g_S(x) - g_S(a) - B_S(a) e + grad f(a) + hess f(a) e,   B = B_S(x) - B_S(a) + hess f(a),   e = x - a,
+
+so that a term adds an error of order |e|^2 to g, |e| to B and |e|^3 to f: samples of a fixed size lead to the minimizer
+and not to their noise, and f, too, takes a sample only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tercet.checks import positive
+from tercet.checks import leading_orders, positive
+from tercet.methods.anchored import Anchor, Kept, ReducedView, Sample
+from tercet.methods.noise import noise_share, sampling_errors
+from tercet.methods.phases import asked
 from tercet.methods.policy import Independent, expansion
 from tercet.methods.run import Run
-from tercet.methods.saved import need, vector
-from tercet.methods.state import Expansion, Memory, State, Views
-from tercet.objectives.metered import NOTHING, Carry, Known, MeteredPoint, MeteredView
-from tercet.records import Matrix, Sizes, Step, Tensor, Vector
-from tercet.vectors import length
+from tercet.methods.state import Expansion, State, Views
+from tercet.objectives.base import NotFiniteError
+from tercet.objectives.metered import MeteredPoint
+from tercet.records import Sizes
+from tercet.sampling.draws import Stream
 
 if TYPE_CHECKING:
     from tercet.methods.parts import Parts
@@ -29,91 +35,24 @@ if TYPE_CHECKING:
 PLAIN = Independent()
 
 
-@dataclass(frozen=True, eq=False)
-class Anchor:
-    """Where all terms were looked at: the gradient there, and B and T where these are formed."""
-
-    x: Vector
-    g: Vector
-    B: Matrix | None = None
-    T: Tensor | None = None
-
-    def arrays(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
-    @staticmethod
-    def of(arrays: Any, d: int) -> Anchor | None:
-        """From a checkpoint; ValueError where it cannot be one."""
-        if arrays is None:
-            return None
-        need(set(arrays) == {each.name for each in fields(Anchor)}, "its anchor has other parts")
-        for name, shape in (("x", (d,)), ("g", (d,)), ("B", (d, d)), ("T", (d, d, d))):
-            if arrays[name] is not None or name in ("x", "g"):
-                vector(f"the {name} of its anchor", arrays[name], *shape)
-        return Anchor(**arrays)
-
-
-class Difference:
-    """A sample at x and at the anchor, as the point that it stands for."""
-
-    def __init__(self, here: MeteredPoint, there: MeteredPoint, anchor: Anchor):
-        self.here, self.there, self.anchor = here, there, anchor
-        self.x, self.terms, self.able, self.view = here.x, here.terms, here.able, here.view
-        self.known, self.borrowed, self.inexact, self.carry = Known(), None, 4, NOTHING
-
-    def gradient(self) -> Vector:
-        """g_S(x) - g_S(a) + grad f(a)."""
-        if self.known.gradient is None:
-            self.known.gradient = self.here.gradient() - self.there.gradient() + self.anchor.g
-        return self.known.gradient
-
-    def errors(self) -> Matrix:
-        """Of the difference, from the same groups of terms at x and at the anchor."""
-        return self.here.errors() - self.there.errors()
-
-    def hessian(self) -> Matrix:
-        """B_S(x) - B_S(a) + hess f(a), where that is known; else B_S(x)."""
-        if self.known.hessian is None:
-            B = self.here.hessian()
-            self.known.hessian = B if self.anchor.B is None else B - self.there.hessian() + self.anchor.B
-        return self.known.hessian
-
-    def hessian_product(self, v: Vector) -> Vector:
-        """The same, times v."""
-        if self.known.hessian is None and self.anchor.B is None:
-            return self.here.hessian_product(v)
-        return self.hessian() @ v
-
-    def third_tensor(self, V: Matrix) -> Tensor:
-        """T_S(x) - T_S(a) + third f(a) over the columns of V, where that is known; else T_S(x)."""
-        T = self.here.third_tensor(V)
-        if self.anchor.T is None:
-            return T
-        rest = np.einsum("abc,ai,bj,ck->ijk", self.anchor.T, V, V, V, optimize=True)
-        return T - self.there.third_tensor(V) + cast(Tensor, rest)
-
-    def third_product(self, u: Vector, v: Vector) -> Vector:
-        """T_S(x)[u, v]: a product with all terms would cost what the sample saves."""
-        return self.here.third_product(u, v)
-
-    def third_square(self, s: Vector) -> Vector:
-        """T_S(x)[s, s]."""
-        return self.here.third_square(s)
+def kept(state: State) -> Kept:
+    """What the last iteration left; nothing at the start."""
+    return Kept() if state.extra is None else cast(Kept, state.extra)
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """Variance reduction, `STM(sizes=Fixed(), policy=Reduced())`: independent samples at x and at an anchor.
+    """Variance reduction, `STM(sizes=Fixed(), policy=Reduced())`: samples less their error at an anchor.
 
-    Samples are plain ones until the sampling error of g (two standard deviations, from the gradients of groups) exceeds
-    the fraction `anchor` of |g|, or noise explains a rejection. Then the anchor is made at x, with the gradient over
-    all terms, and it is renewed where that holds of the differences. `orders` says which derivatives are reduced: 1
-    always; 2 where B is formed and 3 where T is, which takes them over all terms at each new anchor, and without which
-    they are those of the sample.
+    Samples are plain ones until sampling error could pretend more than the fraction `anchor` of the decrease that g
+    promises, as the gradients of groups tell, or noise explains a rejection. Then the anchor is made at x, with the
+    gradient over all terms, and it is renewed where that holds of F. `orders` says which derivatives at
+    the anchor take the place of the sample's: 1 always; 2 where B is formed and 3 where T is, which takes them over all
+    terms at each new anchor.
 
-    A sampled B need not see every direction in which the reduced g has a slope. With 2 in `orders` hess f(a) is part of
-    it; without, sigma holds the step, as f over all terms says: no step is accepted that raises it.
+    With 2 in `orders` and B formed f is over samples, too: a step is judged by a fresh one, which gives the next g, B
+    and T, so that no direction that a sample does not see carries a step away; else f is over all terms. Where rounding
+    hides what f tells, so is all else.
     """
 
     anchor: float = 0.5
@@ -121,10 +60,7 @@ class Reduced:
 
     def __post_init__(self) -> None:
         positive("Reduced", "anchor", self.anchor)
-        given = self.orders
-        good = isinstance(given, Sequence) and not isinstance(given, str | bytes)
-        if not (good and 1 in given and all(type(each) is int and each in (1, 2, 3) for each in given)):
-            raise ValueError(f"Reduced(orders={given!r}): give a tuple of 1, 2 and 3 that has 1, such as (1, 2).")
+        leading_orders("Reduced", self.orders)
 
     def check(self, rule: Any, run: Run) -> None:
         """ValueError where the size rule or the objective cannot serve it."""
@@ -132,7 +68,7 @@ class Reduced:
         if rule.nested:
             raise ValueError(
                 f"Reduced() with sizes={name}(): its samples are nested and f is over them, but an anchor goes with "
-                "samples that are drawn afresh and f over all terms; use Fixed, Growing or Adaptive with nested=False."
+                "samples that are drawn afresh; use Fixed, Growing or Adaptive with nested=False."
             )
         if hasattr(rule, "guarantee"):
             raise ValueError(
@@ -150,10 +86,79 @@ class Reduced:
                 "again in every iteration; use the nested default, Progressive()."
             )
 
-    def renews(self, state: State, g: Vector, errors: Matrix) -> bool:
+    def first(self, run: Run, parts: Parts) -> Sizes:
+        """Those of the rule, with f over as many terms as g."""
+        return self.with_values(run, parts, parts.sizes.first(run.n, run.d))
+
+    def sizes(self, run: Run, parts: Parts, state: State) -> Sizes:
+        """Those of the rule; once rounding hides what f tells, all terms: only the gradient leads from there on."""
+        n, memory = run.n, state.memory
+        if state.sizes.is_full(n) or (memory.stuck > 0 and not memory.noisy):
+            return Sizes(n, n, n, n)
+        return self.with_values(run, parts, PLAIN.sizes(run, parts, state))
+
+    def with_values(self, run: Run, parts: Parts, sizes: Sizes) -> Sizes:
+        """The sizes with that of f."""
+        sampled = 2 in self.orders and parts.forms_hessian and sizes.gradient < run.n
+        return replace(sizes, value=sizes.gradient if sampled else run.n)
+
+    def views(self, run: Run, sizes: Sizes, old: Views | None = None) -> Views:
+        """The terms of f: all of them, or the first sample."""
+        rows, _ = Stream.of(run.seed).draw(run.n, sizes.value)
+        return Views.alone(run.objective.over(rows))
+
+    def grow(self, run: Run, state: State, sizes: Sizes) -> State:
+        """Other samples, the same anchor. Larger ones are new hope, and samples say nothing of how far all terms go."""
+        held, memory = kept(state), state.memory
+        if sizes.gradient > state.sizes.gradient:
+            memory = replace(memory, stuck=0)
+        if sizes.is_full(run.n):
+            memory = replace(memory, control=replace(memory.control, radius=np.inf))
+        bare = held.anchor and replace(held.anchor, slopes=None, bends=None, third=None)
+        return replace(state, sizes=sizes, memory=memory, kept=None, extra=replace(held, anchor=bare))
+
+    def resumed(self, run: Run, parts: Parts, state: State) -> State:
+        """A state from a checkpoint, with the sample that judged its last step."""
+        if state.sizes.value >= run.n:
+            return state
+        sample, held = draw(run, parts, state.stream, state.sizes)[0][state.sizes.gradient], kept(state)
+        assert sample is not None
+        view: Any = ReducedView(sample, held.anchor, held.level)
+        point = view.at(state.point.x)
+        point.known.value = state.point.known.value
+        return replace(state, point=point, views=Views.alone(view))
+
+    def expand(self, run: Run, parts: Parts, state: State) -> tuple[State, Expansion]:
+        """By the sample that judged the last step, or by a new anchor where that tells too little, with the next judge.
+
+        The stream stands where that sample was drawn, so that a run that is resumed draws it again.
+        """
+        if state.kept is not None:
+            return again(run, state, state.kept)
+        x, sizes = state.point.x, state.sizes
+        whole = state.point if state.point.terms >= run.n else run.full.at(x)
+        if sizes.is_full(run.n):
+            return PLAIN.expand(run, parts, replace(state, point=whole, views=Views.alone(run.full)))
+        samples, stream = draw(run, parts, state.stream, sizes)
+        anchor = kept(state).anchor
+        slope, B, T = points(whole, samples, sizes, anchor, parts.order)
+        anchor = slope.view.anchor if slope is not whole else anchor
+        at = expansion(run, parts, state, slope.gradient(), slope, B, T, False)
+        if slope is not whole and self.renews(run, parts, state, at):
+            anchor = self.make(run, parts, whole)
+            B, T = B if anchor.B is None else whole, T if anchor.T is None else whole
+            at = expansion(run, parts, state, anchor.g, whole, B, T, False)
+            state = replace(state, memory=replace(state.memory, stuck=0, noisy=False))  # g is exact now
+        return judged(run, parts, replace(state, stream=stream, extra=Kept(anchor)), at, whole)
+
+    def renews(self, run: Run, parts: Parts, state: State, at: Expansion) -> bool:
         """Whether the sample tells too little of g."""
-        memory = state.memory
-        return memory.noisy or memory.stuck > 0 or 2.0 * float(np.linalg.norm(errors)) > self.anchor * length(g)
+        memory, model = state.memory, at.model
+        if memory.noisy:
+            return True
+        model.workspace.solve(replace(asked(parts, state, at), buy_third=False))  # errors are measured with its shift
+        errors = sampling_errors(at.slope, run.n, parts.sizes.replacement)
+        return noise_share(model.workspace, model.taylor.g, model.frame.slope(errors)) > self.anchor
 
     def make(self, run: Run, parts: Parts, point: MeteredPoint) -> Anchor:
         """An anchor at a point over all terms."""
@@ -161,65 +166,57 @@ class Reduced:
         T = point.third_tensor(np.eye(run.d)) if 3 in self.orders and parts.order >= 3 and parts.forms_third else None
         return Anchor(point.x, point.gradient().copy(), B, T)
 
-    def views(self, run: Run, sizes: Sizes, old: Views | None = None) -> Views:
-        """The terms of f."""
-        return PLAIN.views(run, sizes, old)
 
-    def look(self, view: MeteredView, x: Vector, given: Carry = NOTHING) -> MeteredPoint:
-        """f."""
-        return PLAIN.look(view, x, given)
+def draw(run: Run, parts: Parts, stream: Stream, sizes: Sizes) -> tuple[dict[int, Sample | None], Stream]:
+    """By their size, beginnings of one draw; None stands for all terms."""
+    replacement, every = parts.sizes.replacement, (sizes.gradient, sizes.hessian, sizes.third)
+    some = [m for m in every if m < run.n or replacement]
+    rows, stream = stream.draw(run.n, max(some), replacement)
+    assert rows is not None
+    return {m: Sample(run.objective, rows[:m]) if m in some else None for m in every}, stream
 
-    def sizes(self, run: Run, parts: Parts, state: State) -> Sizes:
-        """What the rule says of the last iteration."""
-        return PLAIN.sizes(run, parts, state)
 
-    def grow(self, run: Run, state: State, sizes: Sizes) -> State:
-        """Other samples, the same anchor."""
-        return PLAIN.grow(run, state, sizes)
+def points(
+    whole: MeteredPoint, samples: dict[int, Sample | None], sizes: Sizes, anchor: Anchor | None, order: int
+) -> tuple[Any, Any, Any]:
+    """x over the samples of g, B and T; equal sizes share a point."""
+    made: dict[int, Any] = {}
+    for m, wanted in ((sizes.gradient, "g"), (sizes.hessian, "B"), (sizes.third, "T")):
+        sample = samples[m]
+        if m in made or (wanted == "T" and order < 3):
+            continue
+        if sample is None:
+            made[m] = whole
+            continue
+        own = None if anchor is None or getattr(anchor, wanted) is None else anchor
+        if own is not None and (wanted != "g" or own.slopes is None):
+            own = own.of_sample(sample, wanted == "g")
+        made[m] = ReducedView(sample, own).at(whole.x)
+    return made[sizes.gradient], made[sizes.hessian], made.get(sizes.third)
 
-    def expand(self, run: Run, parts: Parts, state: State) -> tuple[State, Expansion]:
-        """Three draws as long as they tell enough, then differences over them, or a new anchor at x."""
-        point, sizes, replacement = state.point, state.sizes, parts.sizes.replacement
-        if state.kept is not None or sizes.is_full(run.n) or not np.isfinite(point.value()):
-            return PLAIN.expand(run, parts, state)
-        anchor, stream, made = cast(Anchor | None, state.extra), state.stream, list[Any]()
-        for m in (sizes.gradient, sizes.hessian, sizes.third):
-            rows, stream = stream.draw(run.n, m, replacement)
-            view = run.full if rows is None else run.objective.over(rows)
-            whole = rows is None and not replacement
-            made.append(point if whole else view)
-        state = replace(state, stream=stream)
-        if anchor is None:
-            slope, B, T = (each if each is point else each.at(point.x) for each in made)
-            g = slope.gradient()
-            if not self.renews(state, g, slope.errors()):
-                return state, expansion(run, parts, state, g, slope, B, T, False)
-        elif not np.array_equal(anchor.x, point.x):
-            slope, B, T = (each if each is point else self.difference(each, point.x, anchor) for each in made)
-            g = slope.gradient()
-            if slope is point or not self.renews(state, g, slope.errors()):
-                return state, expansion(run, parts, state, g, slope, B, T, False)
-        if anchor is None or not np.array_equal(anchor.x, point.x):
-            anchor = self.make(run, parts, point)
-            state = replace(state, extra=anchor)
-        B, T = (each if each is point else self.difference(each, point.x, anchor) for each in made[1:])
-        B = point if anchor.B is not None else B
-        T = point if anchor.T is not None else T
-        # Where nothing but rounding is left of f, the gradient over all terms decides.
-        return state, expansion(run, parts, state, anchor.g, point, B, T, state.memory.stuck > 0)
 
-    def difference(self, view: MeteredView, x: Vector, anchor: Anchor) -> Any:
-        """A sample at x and at the anchor, as a point."""
-        return Difference(view.at(x), view.at(anchor.x), anchor)
+def judged(run: Run, parts: Parts, state: State, at: Expansion, whole: MeteredPoint) -> tuple[State, Expansion]:
+    """With the terms that judge the step: all of them, or the sample that is drawn next, at the level of the last."""
+    f, anchor = state.point.value(), kept(state).anchor
+    if state.sizes.value >= run.n:
+        return replace(state, point=whole, views=Views.alone(run.full)), replace(at, point=whole, f=whole.value())
+    sample = draw(run, parts, state.stream, state.sizes)[0][state.sizes.gradient]
+    assert sample is not None
+    anchor = anchor and anchor.of_sample(sample)
+    raw = ReducedView(sample, anchor).at(whole.x).value()
+    if not np.isfinite(raw):
+        raise NotFiniteError("value")
+    view: Any = ReducedView(sample, anchor, f - raw)
+    point = view.at(whole.x)
+    point.known.value = f
+    state = replace(state, point=point, views=Views.alone(view), extra=Kept(anchor, f - raw))
+    return state, replace(at, point=point, f=f)
 
-    def trial(self, state: State, at: Expansion, step: Step) -> MeteredPoint:
-        """f alone."""
-        return PLAIN.trial(state, at, step)
 
-    def share(self, run: Run, at: Expansion, trial: MeteredPoint, memory: Memory) -> float:
-        """As it was measured for the step."""
-        return memory.noise_share
-
-    def keeps(self, run: Run, sizes: Sizes) -> bool:
-        """Where all terms are used."""
-        return sizes.is_full(run.n)
+def again(run: Run, state: State, at: Expansion) -> tuple[State, Expansion]:
+    """What is kept; a way down that was seen over all terms is gone over all terms."""
+    if not state.phase.order or at.point.terms >= run.n:
+        return state, at
+    whole = run.full.at(at.point.x)
+    at = replace(at, point=whole, f=whole.value())
+    return replace(state, point=whole, views=Views.alone(run.full), kept=at), at

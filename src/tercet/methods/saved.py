@@ -174,7 +174,7 @@ def compare(past: Checkpoint, run: Run, state: State) -> None:
         origin.known.value = value
     if point.known.value is None:
         return
-    fresh = own.over(point.view.rows).at(point.x)
+    fresh = point.view.counted(own).at(point.x)
     agree("f at x", [point.known.value], [fresh.value()], largest)
     gradients = max((row.gradient_norm for row in past.trace if isfinite(row.gradient_norm)), default=0.0)
     if point.known.gradient is not None:

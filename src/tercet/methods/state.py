@@ -106,7 +106,9 @@ class Extra(Protocol):
 
 def still(point: MeteredPoint) -> MeteredPoint:
     """The same point as a record of what is known of it now."""
-    return MeteredPoint(point.view, point.x, point.given, replace(point.known))
+    same = point.view.at(point.x, point.given)
+    same.known = replace(point.known)
+    return same
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ import numpy as np
 
 from tercet.control.judge import EPS, judge
 from tercet.frame import Reach
+from tercet.methods.anchored import Kept
 from tercet.methods.guarantee import NO_RECORD, Record
 from tercet.methods.parts import Parts, Settings
 from tercet.methods.phases import DESCENT, Judged, asked
-from tercet.methods.reduced import Anchor
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, Memory, State
 from tercet.methods.stop import End, Turn, stop
@@ -34,7 +34,7 @@ HALVINGS = 4  # of the way from x0, in search of a point where f is finite
 
 def begin(run: Run, parts: Parts, memory: Memory | None = None) -> State:
     """Stand at the start, or at a better one that the first sample tells; f is known there."""
-    sizes = parts.sizes.first(run.n, run.d)
+    sizes = parts.policy.first(run, parts)
     origin = MeteredPoint(run.full, run.x0)
     sampled = sizes.value < run.n
     return stand(run, parts, sizes, memory or Memory(parts.sigma.first(), Reach.of(run.x0)), origin, sampled)
@@ -176,8 +176,9 @@ class TensorKernel:
 
     def resume(self, run: Run, arrays: dict[str, Any]) -> State:
         """Stand where a checkpoint was taken."""
-        anchor = Anchor.of(arrays.get("extra"), run.d)
-        return State.from_arrays(run, partial(self.parts.policy.views, run), arrays, anchor)
+        policy = self.parts.policy
+        extra = Kept.of(arrays["extra"], run.d) if "extra" in arrays else None
+        return policy.resumed(run, self.parts, State.from_arrays(run, partial(policy.views, run), arrays, extra))
 
     def step(self, run: Run, state: State) -> tuple[State, Row | Status]:
         """One iteration, or the reason why there is none."""

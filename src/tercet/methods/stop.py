@@ -134,9 +134,9 @@ def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State]
         return End(Status.NOT_FINITE)
     anew = fresh is not at.slope
     dear = anew and at.B is at.slope and at.slope.inexact > 0  # B is made of what other points handed on
-    end = partial(End, certificate=certificate, point=fresh if at.point is at.slope else None)
+    end = partial(End, certificate=certificate, point=fresh)
     # Sampled phases do not look at the full objective, so where they led has to be compared with x0 once.
-    if certificate.holds and state.sampled and state.origin.value() < at.f:
+    if certificate.holds and state.sampled and state.origin.value() < fresh.value():
         return Turn(restart())
     if certificate.holds:
         return end(Status.CERTIFIED)

@@ -338,6 +338,10 @@ class MeteredView:
         """The mean over these terms at x, with what a point nearby handed on."""
         return MeteredPoint(self, x, given)
 
+    def counted(self, metered: Metered) -> MeteredView:
+        """The same terms, counted by another meter."""
+        return metered.over(self.rows)
+
     def first_at(self, x: Vector, given: Carry = NOTHING) -> MeteredPoint:
         """The same, with f and its gradient taken at once where the engine has a way to do so, and the gradient of a
         sample then tells its error."""

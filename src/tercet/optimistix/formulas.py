@@ -7,11 +7,29 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optimistix as optx
 from jax.flatten_util import ravel_pytree
 
+from tercet.checks import number
+
+PATIENCE = 60  # rejections in a row, each of which at least halves the step, until it is below rounding
 PROBES = 40  # of the shift that makes a step as long as its regularizer says
 STEPS = 12  # of Newton's for a step as long as the radius
 STARTS, POWERS = 8, 60  # of the power iteration for chi_3
+
+
+def check_tolerances(call: str, rtol: Any, atol: Any) -> None:
+    """ValueError where one of them is no tolerance."""
+    for name, value, least in (("rtol", rtol, 0.0), ("atol", atol, 1e-300)):
+        if not least <= number(value) < float("inf"):
+            raise ValueError(f"{call}({name}={value!r}): give a number; rtol is at least 0, atol is positive.")
+
+
+def ending(holds: Any, nowhere: Any, rejected: Any) -> tuple[Any, Any]:
+    """Whether the run is over, and how: at a minimizer, not finite at the start, or no step is accepted any more."""
+    holds, stuck = holds & ~nowhere, nowhere | (rejected >= PATIENCE)
+    failure = optx.RESULTS.where(nowhere, optx.RESULTS.nonfinite, optx.RESULTS.nonlinear_divergence)
+    return holds | stuck, optx.RESULTS.where(stuck & ~holds, failure, optx.RESULTS.successful)
 
 
 def flatten(y: Any) -> tuple[Any, Callable[[Any], Any]]:

@@ -14,9 +14,7 @@ import jax.numpy as jnp
 import optimistix as optx
 from jax.flatten_util import ravel_pytree
 
-from tercet.checks import number
-from tercet.optimistix.formulas import all_finite, choose, flatten, precision, radius_step
-from tercet.optimistix.solver import PATIENCE
+from tercet.optimistix.formulas import all_finite, check_tolerances, choose, ending, flatten, precision, radius_step
 
 ETA = 0.1  # of what was promised, from which on a step is taken
 GROW = 3.0  # the radius over the last good step, at most
@@ -121,9 +119,7 @@ class GaussNewton(optx.AbstractLeastSquaresSolver[Any, Any, Any, State]):
     norm: Callable[[Any], Any] = optx.max_norm
 
     def __post_init__(self) -> None:
-        for name, value, least in (("rtol", self.rtol, 0.0), ("atol", self.atol, 1e-300)):
-            if not least <= number(value) < float("inf"):
-                raise ValueError(f"GaussNewton({name}={value!r}): give a number; rtol is at least 0, atol is positive.")
+        check_tolerances("GaussNewton", self.rtol, self.atol)
 
     def init(self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any) -> State:
         """Nothing is evaluated yet: the first trial is y itself, and it is accepted."""
@@ -173,13 +169,9 @@ class GaussNewton(optx.AbstractLeastSquaresSolver[Any, Any, Any, State]):
         bends = here.lowest < -64 * eps * jnp.max(jnp.abs(here.K))
         ahead = jax.lax.cond(small & bends, escape, lambda h, rho: corrected(r, x, h, rho), here, radius)
         rejected = jnp.where(accepted, 0, state.rejected + 1)
-        nowhere = first & ~all_finite((here.g, here.free))
-        stuck = (rejected >= PATIENCE) | nowhere
-        failure = optx.RESULTS.where(nowhere, optx.RESULTS.nonfinite, optx.RESULTS.nonlinear_divergence)
-        holds = small & ~bends & ~nowhere
-        result = optx.RESULTS.where(stuck & ~holds, failure, optx.RESULTS.successful)
+        done, result = ending(small & ~bends, first & ~all_finite((here.g, here.free)), rejected)
         aux = choose(accepted, aux, state.aux)
-        state = State(here, reach, radius, ahead, aux, jnp.array(False), rejected, holds | stuck, result)
+        state = State(here, reach, radius, ahead, aux, jnp.array(False), rejected, done, result)
         return restore(x), state, aux
 
     def learn(self, state: State, before: Lines, after: Any, ratio: Any, accepted: Any) -> Any:

@@ -18,7 +18,9 @@ from tercet.objectives.functions import Function
 from tercet.objectives.metered import Meter, Metered
 from tercet.optimistix.formulas import (
     all_finite,
+    check_tolerances,
     choose,
+    ending,
     flatten,
     largest_cubic,
     precision,
@@ -26,8 +28,6 @@ from tercet.optimistix.formulas import (
     third_square,
 )
 from tercet.records import Certificate
-
-PATIENCE = 60  # rejections in a row, each of which at least halves the step, until it is below rounding
 
 
 class Expansion(eqx.Module):
@@ -124,9 +124,7 @@ class STM(optx.AbstractMinimiser[Any, Any, State]):
     sigma: SignedEstimate = eqx.field(default=SignedEstimate(), static=True)
 
     def __post_init__(self) -> None:
-        for name, value, least in (("rtol", self.rtol, 0.0), ("atol", self.atol, 1e-300)):
-            if not least <= number(value) < float("inf"):
-                raise ValueError(f"STM({name}={value!r}): give a number; rtol is at least 0, atol is positive.")
+        check_tolerances("STM", self.rtol, self.atol)
         if isinstance(self.order, bool) or self.order not in (1, 2, 3):
             raise ValueError(f"STM(order={self.order!r}): order is 1, 2 or 3, the order of the test that ends the run.")
         if not number(self.worth) >= 0:
@@ -183,7 +181,7 @@ class STM(optx.AbstractMinimiser[Any, Any, State]):
             None,
         )
         rejected = jnp.where(accepted, 0, state.rejected + 1)
-        done, result = ending(critical, first & ~all_finite(there), rejected)
+        done, result = ending(critical.holds, first & ~all_finite(there), rejected)
         aux = choose(accepted, aux, state.aux)
         state = State(
             here=here,
@@ -316,14 +314,6 @@ class STM(optx.AbstractMinimiser[Any, Any, State]):
         newton = jnp.where(jnp.abs(c) <= error, 0, c / jnp.abs(here.values))
         scaled = jnp.abs(here.V @ newton) / (self.atol + self.rtol * jnp.abs(x))
         return (self.norm(restore(scaled)) < 1) & (c @ newton / 2 < self.atol + self.rtol * jnp.abs(here.f))
-
-
-def ending(critical: Critical, nowhere: Any, rejected: Any) -> tuple[Any, Any]:
-    """Whether the run is over, and how: certified, not finite at the start, or no step is accepted any more."""
-    stuck = rejected >= PATIENCE
-    failure = optx.RESULTS.where(nowhere, optx.RESULTS.nonfinite, optx.RESULTS.nonlinear_divergence)
-    result = optx.RESULTS.where(nowhere | stuck, failure, optx.RESULTS.successful)
-    return critical.holds | nowhere | stuck, result
 
 
 def escape_trial(here: Expansion, critical: Critical, sigma: Any) -> Trial:
