@@ -199,7 +199,7 @@ def test_every_method_can_be_asked_for(method, data, capsys):
 
 
 BAD = {
-    "no file": (["fit", "nowhere.txt"], "nowhere.txt"),
+    "no file": (["fit", "nowhere.txt"], "tercet: nowhere.txt: No such file"),
     "bad data": (["fit", "BAD"], "bad.txt:2:"),
     "a data set where a file is expected": (["fit", "a9a"], "name of a data set"),
     "numbers where labels are expected": (["fit", "NUMBERS"], "--loss squares"),

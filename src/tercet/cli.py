@@ -64,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CERTIFIED
     except (OSError, ValueError) as error:
-        print(f"tercet: {error}", file=sys.stderr)
+        about = error.filename if isinstance(error, OSError) else None
+        print(f"tercet: {error}" if about is None else f"tercet: {about}: {error.args[1]}", file=sys.stderr)
         return BAD_INPUT
     return code
 

@@ -89,6 +89,7 @@ WRONG = {
     "duplicate": ('data = ["digits"]\nseeds = 1\nseeds = 2\n', 3, "seeds", "overwrite"),
     "unknown key": ('data = ["digits"]\nsedes = 3\n', 2, "sedes", "seeds"),
     "unknown data": ('seeds = 1\ndata = ["digit"]\n', 2, "data", "digits"),
+    "a file where a name is expected": ('seeds = 1\ndata = ["mine.txt"]\n', 2, "data", "--data NAME=FILE"),
     "unknown method": ('data = ["digits"]\n\n# a comment\nmethods = ["SMT"]\n', 4, "methods", "STM"),
     "unknown loss": ('data = ["digits"]\nloss = "logistik"\n', 2, "loss", "logistic"),
     "bad penalty": ('data = ["digits"]\nl2 = [1e-3, "x/n"]\n', 2, "l2", "number/n"),

@@ -33,6 +33,11 @@ def test_what_is_not_known_is_nan_in_rows_and_columns_and_the_table_says_why():
     assert "nan for b: no reason." in str(told.summary())
 
 
+def test_printed_it_is_the_table():
+    assert str(inference()) == str(inference().summary())
+    assert "std err" in str(inference().delta(lambda x: x[0] / x[1]))
+
+
 def test_the_delta_method_of_a_product_and_of_a_number():
     told = inference().delta(lambda x: np.array([x[0] * x[1], np.exp(x[2])]), names=["ab", "exp c"])
     J = np.array([[-2.0, 1.0, 0.0], [0.0, 0.0, np.exp(0.5)]])

@@ -157,7 +157,7 @@ def test_the_fingerprint_knows_data_loss_and_contrasts():
     ("arguments", "options", "text"),
     [
         ((X, Y, "hinge"), {}, "softmax, brier"),
-        ((X, np.zeros(300)), {}, "only one class"),
+        ((X, np.zeros(300)), {}, "only one class, 0.0;"),
         ((X, Y[:-1]), {}, "one label per row"),
         ((X, np.where(Y == 0, np.nan, Y)), {}, "not finite"),
         ((X, Y), {"reference": 7}, "reference=7"),

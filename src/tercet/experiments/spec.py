@@ -258,7 +258,8 @@ def check_data(name: str, files: dict[str, str]) -> str:
         try:
             catalogue.split(name)
         except ValueError as error:
-            raise SpecError(("data",), str(error).rstrip(".")) from error
+            own = "A file of your own is named under [files], or as --data NAME=FILE"
+            raise SpecError(("data",), f"{error} {own}") from error
     return name
 
 

@@ -126,6 +126,10 @@ class Inference:
         told = self if names is None else replace(self, names=tuple(str(name) for name in names))
         return Summary(told, probability("summary", "level", level))
 
+    def __str__(self) -> str:
+        """The table."""
+        return str(self.summary())
+
 
 @dataclass(frozen=True, eq=False)
 class Summary:

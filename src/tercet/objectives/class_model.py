@@ -172,7 +172,7 @@ def check_labels(y: Any, n: int) -> tuple[Any, Labels]:
     except TypeError as error:
         raise ValueError(f"ClassModel(y=...): labels of different kinds cannot be sorted ({error}).") from error
     if len(classes) < 2:
-        raise ValueError(f"ClassModel(y=...): only one class, {classes[0]!r}; give rows of at least two.")
+        raise ValueError(f"ClassModel(y=...): only one class, {classes.tolist()[0]!r}; give rows of at least two.")
     return classes, numbers.reshape(-1).astype(np.intp)
 
 

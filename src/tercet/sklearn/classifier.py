@@ -102,8 +102,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(
-                f"RobustClassifier.fit(y=...): only one class, {classes[0]!r}, has rows with a positive weight; "
-                "give rows of at least two classes."
+                f"RobustClassifier.fit(y=...): only one class, {classes.tolist()[0]!r}, has rows with a positive "
+                "weight; give rows of at least two classes."
             )
         past = past_points(self, X.shape[1])
         if past is not None and not np.array_equal(classes, self.classes_):
