@@ -30,6 +30,7 @@ X = RNG.standard_normal((2000, 6))
 Y = (X @ np.ones(6) + RNG.standard_normal(2000) > 0).astype(float)
 PROBLEM = tercet.LinearModel(X, Y, l2=1e-4)
 START = 0.9 * RNG.standard_normal(6)
+SMALL = tercet.STM(tercet.Progressive(multiple=20))  # samples before all terms, which so few of them would not need
 
 METHODS = {
     "STM": tercet.STM(),
@@ -87,7 +88,13 @@ def test_a_run_killed_at_any_iteration_and_resumed_equals_the_uninterrupted_one(
         path.unlink(missing_ok=True)
         with pytest.raises(KilledError):
             tercet.minimize(
-                PROBLEM, START, method=method, max_iterations=25, seed=3, checkpoint=path, callback=killed_after(k)
+                PROBLEM,
+                START,
+                method=method,
+                max_iterations=25,
+                seed=3,
+                checkpoint=path,
+                callback=killed_after(k),
             )
         if path.exists():  # before the first accepted step there is nothing to resume
             assert_same(tercet.resume(path, PROBLEM), whole)
@@ -350,7 +357,7 @@ def frames(data):
     return out
 
 
-HOW = {"max_iterations": 6, "seed": 3}
+HOW = {"max_iterations": 6, "seed": 3, "method": SMALL}
 
 
 @pytest.fixture(scope="module")
@@ -365,7 +372,7 @@ def journal(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole():
-    return tercet.minimize(PROBLEM, START, max_iterations=25, seed=3)
+    return tercet.minimize(PROBLEM, START, max_iterations=25, seed=3, method=SMALL)
 
 
 def test_a_journal_resumes_from_each_of_its_beginnings_to_the_same_result(journal, whole, tmp_path):
@@ -604,7 +611,9 @@ def test_a_write_anew_that_failed_leaves_the_journal_as_it_was(tmp_path, monkeyp
 def test_a_resumed_run_begins_a_journal_with_all_rows_and_appends_to_it(whole, tmp_path, converted):
     path = tmp_path / "run.ckpt"
     with pytest.raises(KilledError):
-        tercet.minimize(PROBLEM, START, max_iterations=25, seed=3, checkpoint=path, callback=killed_after(4))
+        tercet.minimize(
+            PROBLEM, START, max_iterations=25, seed=3, method=SMALL, checkpoint=path, callback=killed_after(4)
+        )
     assert converted == [1] * 4
     left = path.read_bytes()
     for k in (6, 8):
@@ -660,7 +669,9 @@ def test_a_folder_that_takes_the_place_of_the_file_does_not_cost_the_result(tmp_
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # not even where warnings are errors
-        result = tercet.minimize(PROBLEM, START, max_iterations=25, seed=3, checkpoint=path, callback=callback)
+        result = tercet.minimize(
+            PROBLEM, START, max_iterations=25, seed=3, method=SMALL, checkpoint=path, callback=callback
+        )
     assert result.x.tobytes() == whole.x.tobytes()
     assert "The checkpoint" in result.message
     assert "directory" in result.message

@@ -86,7 +86,7 @@ def test_the_better_of_x_and_x0_over_all_terms_is_returned():
 
 
 def test_a_point_over_a_sample_is_looked_at_over_all_terms_before_it_is_returned():
-    walk = Walk.of(tercet.STM())
+    walk = Walk.of(tercet.STM(tercet.Progressive(multiple=20)))
     assert walk.state.point.terms < N
     walk.step()
     x, value, point = loop(walk).best(Status.MAX_ITERATIONS)

@@ -495,7 +495,9 @@ def jax_rosen(x: Any) -> Any:
 
 
 RUNS = {
-    "linear": lambda seed: tercet.minimize(LOGISTIC, np.ones(5), seed=seed),
+    "linear": lambda seed: tercet.minimize(
+        LOGISTIC, np.ones(5), seed=seed, method=tercet.STM(tercet.Progressive(multiple=20))
+    ),
     "sum": lambda seed: tercet.minimize(TREE, TREE_START, seed=seed),
     "function": lambda seed: tercet.minimize(jax_rosen, ROSEN_START, seed=seed),
     "callables": lambda seed: tercet.minimize(rosen, ROSEN_START, grad=rosen_grad, seed=seed),
@@ -539,14 +541,14 @@ def test_two_calls_in_two_threads_equal_the_calls_alone(names):
 @pytest.mark.parametrize("outer", ["linear", "sum", "fixed"])
 def test_a_minimize_inside_the_callback_of_another_does_not_disturb_it(outer):
     problem, start, method = {
-        "linear": (LOGISTIC, np.ones(5), tercet.STM()),
+        "linear": (LOGISTIC, np.ones(5), tercet.STM(tercet.Progressive(multiple=20))),
         "sum": (TREE, TREE_START, tercet.STM()),
         "fixed": (LOGISTIC, None, tercet.STM(sizes=tercet.Fixed(0.1, 0.1, 0.1))),
     }[outer]
     inner = RUNS["linear"](5)
 
     def nested(info: tercet.Info) -> None:
-        assert_same(tercet.minimize(LOGISTIC, np.ones(5), seed=5), inner)
+        assert_same(RUNS["linear"](5), inner)
 
     alone = tercet.minimize(problem, start, method=method, max_iterations=15, callback=lambda info: None)
     assert_same(tercet.minimize(problem, start, method=method, max_iterations=15, callback=nested), alone)

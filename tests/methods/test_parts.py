@@ -37,3 +37,17 @@ def test_products_lead_where_a_factored_hessian_does():
     assert free.success
     assert formed.success
     np.testing.assert_allclose(free.x, formed.x, atol=1e-6)
+
+
+def test_a_sample_of_light_rows_begins_with_as_many_as_cost_no_time():
+    """As many as take as long as the rest of an iteration; 20 d where that is more."""
+    rng = np.random.default_rng(0)
+    for d, m in ((3, 10_000), (30, 1000), (60, 1200)):
+        X = rng.standard_normal((60_000, d))
+        for A, least in ((X, m), (sp.csr_array(X * (rng.random(X.shape) < 0.2)), 20 * d)):
+            model = LinearModel(A, (X[:, 0] > 0).astype(float), "logistic", l2=1e-3)
+            assert minimize(model, max_iterations=1).trace.rows[0].sizes.value >= least
+        first = minimize(LinearModel(X, (X[:, 0] > 0).astype(float), "logistic", l2=1e-3), max_iterations=1).trace.rows[
+            0
+        ]
+        assert first.sizes.value in (m, m + 1)  # a multiple of d is rounded

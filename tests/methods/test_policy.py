@@ -22,7 +22,7 @@ from tests.methods.walks import MODEL, D, N, Told, Walk
 @pytest.mark.parametrize("kind", [tercet.STM, tercet.SCR])
 @pytest.mark.parametrize("seed", range(3))
 def test_progressive_samples_are_nested_never_shrink_and_end_at_all_terms(kind, seed):
-    result = tercet.minimize(MODEL, np.ones(D), method=kind(), seed=seed)
+    result = tercet.minimize(MODEL, np.ones(D), method=kind(tercet.Progressive(multiple=20)), seed=seed)
     sizes = result.trace["size_value"]
     assert result.success
     assert sizes[0] == 20 * D
@@ -91,7 +91,7 @@ def test_curvature_that_misleads_is_taken_over_all_terms_at_once():
     problem = tercet.LinearModel(sp.csr_array(A), y, loss="logistic", l2=1e-9)
     seen = 0
     for seed in range(5):
-        result = tercet.minimize(problem, tol=1e-10, seed=seed)
+        result = tercet.minimize(problem, tol=1e-10, seed=seed, method=tercet.STM(tercet.Progressive(multiple=20)))
         assert result.success
         lagged = np.count_nonzero((result.trace["size_gradient"] == n) & (result.trace["size_hessian"] < n))
         seen += lagged > 0

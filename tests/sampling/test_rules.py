@@ -152,7 +152,9 @@ def test_progressive_begins_at_a_multiple_of_d_and_takes_one_sample_for_all():
 
 def test_progressive_begins_at_twenty_terms_for_each_variable():
     assert Progressive().first(10_000, 7) == Sizes(140, 140, 140, 140)
-    assert Progressive() == Progressive(multiple=20.0, factor=3.0, lag=400.0)
+    assert Progressive() == Progressive(multiple=None, factor=3.0, lag=400.0)
+    assert Progressive().suited(0.0, 7) == Progressive(multiple=20.0)
+    assert Progressive(multiple=5.0).suited(1e5, 7) == Progressive(multiple=5.0)
 
 
 def test_progressive_passes_over_samples_above_a_fifth():
@@ -234,3 +236,12 @@ def test_is_full_asks_for_every_part():
     assert Sizes(5, 5, 5, 5).is_full(5)
     for name in ("value", "gradient", "hessian", "third"):
         assert not replace(Sizes(5, 5, 5, 5), **{name: 4}).is_full(5)
+
+
+@given(n=st.integers(1, 10**6), d=st.integers(1, 500), fewest=st.floats(0, 1e5))
+def test_progressive_begins_with_as_many_light_terms_as_cost_nothing(n, d, fewest):
+    rule = Progressive().suited(fewest, d)
+    assert rule.first(n, d).value >= min(n, fewest * (1 - 1e-12))
+    assert rule.first(n, d).value >= Progressive().first(n, d).value
+    if fewest <= 20 * d:
+        assert rule == Progressive(multiple=20.0)

@@ -126,6 +126,8 @@ class Parts:
     def of(settings: Settings, run: Run) -> Parts:
         """The parts of a method that suit a run; ValueError where they do not suit each other."""
         traits, rule = run.traits, settings.sizes
+        suited = getattr(rule, "suited", None)
+        rule = rule if suited is None else suited(traits.fewest, run.d)
         if traits.in_memory is not None and rule.nested:
             rule = InMemory(rule, traits.in_memory)
         subsolver = settings.subsolver

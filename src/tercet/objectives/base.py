@@ -107,6 +107,7 @@ class Traits:
     blur: float = 0.0  # beside its diagonal, how wrong a Hessian may be that is made of differences
     scattered: float = 0.2  # samples of a larger share of the rows, which lie anywhere, take as long as all in a row
     on_device: bool = False  # terms are summed on an accelerator, and the host has d x d matrices only
+    fewest: float = 0.0  # terms; all that is made of fewer takes no longer than the rest of an iteration
     in_memory: int | None = None  # the largest sample at hand; what is beyond takes a pass over data elsewhere
 
     @staticmethod

@@ -300,11 +300,12 @@ def exact(point: MeteredPoint) -> MeteredPoint:
     """
     if point.inexact > 3:
         return point
-    own = point.given.engine
+    own, hessian = point.given.engine, point.known.hessian
     given = Carry(None, None if own is None else own.exact())
-    if point.inexact < 2:
-        return MeteredPoint(point.view, point.x, given, Known(hessian=None if point.borrowed else point.known.hessian))
-    return MeteredPoint(point.view, point.x, given, replace(point.known, hessian=None))
+    if point.inexact == 0 and point.borrowed is None:
+        return MeteredPoint(point.view, point.x, given, Known(hessian=hessian))
+    known = Known() if point.inexact < 2 else replace(point.known, hessian=None)
+    return MeteredPoint(point.view, point.x, given, known)
 
 
 def variance(point: MeteredPoint, order: int) -> float:

@@ -17,6 +17,7 @@ from tercet.records import Sizes
 
 NEVER_FULL = "the sample never becomes full"
 MISSED = 0.25  # of the gradient: B over a sample that leaves more goes over to a larger one
+MULTIPLE = 20.0  # terms for each variable, of which a first sample tells the way
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,11 @@ class Outlook:
 
 
 class SizeRule(Protocol):
-    """Sizes of the samples along a run."""
+    """Sizes of the samples along a run.
+
+    One that also has `suited(fewest, d)` gives the rule for d variables and terms of which a sample of fewer saves no
+    time (`Traits.fewest`).
+    """
 
     @property
     def nested(self) -> bool:
@@ -192,7 +197,8 @@ class Adaptive:
 
 @dataclass(frozen=True)
 class Progressive:
-    """Nested samples for f, g, B and T together, starting at `multiple` d terms; the default.
+    """Nested samples for f, g, B and T together, starting at `multiple` d terms, or at more where they are light; the
+    default.
 
     A sample is solved with its own function values until the decrease that the model still predicts is below the one
     that sampling error alone can pretend,
@@ -209,7 +215,7 @@ class Progressive:
     smaller that sample may be: (2/cost)^2 `lag` d, where they take as long as `cost` gradients.
     """
 
-    multiple: float = 20.0
+    multiple: float | None = None  # None: 20, or more where terms are light
     factor: float = 3.0
     lag: float = 400.0
     nested: bool = True
@@ -217,13 +223,18 @@ class Progressive:
 
     def __post_init__(self) -> None:
         for name in ("multiple", "lag"):
-            positive("Progressive", name, getattr(self, name))
+            if getattr(self, name) is not None:
+                positive("Progressive", name, getattr(self, name))
         above_one("Progressive", "factor", self.factor, NEVER_FULL)
         check_draws(self)
 
+    def suited(self, fewest: float, d: int) -> Progressive:
+        """To terms of which a sample of fewer saves no time: it begins with as many, where nothing else was asked."""
+        return self if self.multiple is not None else replace(self, multiple=max(MULTIPLE, fewest / d))
+
     def first(self, n: int, d: int) -> Sizes:
         """multiple * d terms, or all of them where that is most of the data anyway."""
-        return self.settle(ceil(min(n, self.multiple * d)), n)
+        return self.settle(ceil(min(n, (self.multiple or MULTIPLE) * d)), n)
 
     def next(self, outlook: Outlook) -> Sizes:
         """The same sample while it still teaches, else the next larger one."""

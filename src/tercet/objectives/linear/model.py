@@ -24,6 +24,7 @@ DENSE_LIMIT = 3000  # above this many variables a d x d Hessian is neither forme
 DEVICE_DENSE_LIMIT = 1500  # the same beside a device, where passes over the data are cheap and factorizations are not
 RATE = 8.0  # operations of dense algebra in the time of one of a loop over sparse entries
 BESIDE = 2e5  # of the latter in the time that a product takes beside those on the data
+LIGHT = 3e4  # entries of dense rows: all that an iteration makes of them takes as long as the rest of it
 LARGEST = 1e90  # entries of X, and penalties: sums of their third powers are numbers
 VECTORS = 16  # of the length of x, that a run keeps
 
@@ -102,6 +103,7 @@ class LinearModel:
             dense=not wide,
             hessian_products=hessian_products(A.shape[0], d, entries),
             images=True,
+            fewest=LIGHT / d if entries is None else LIGHT / RATE * A.shape[0] / max(entries, 1),
             provenance="closed-form derivatives",
         )
 
