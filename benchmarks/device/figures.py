@@ -99,7 +99,7 @@ def against_lbfgs(bench: Bench, name: str, X: Tensor, y: Tensor, l2: float, libr
         to_gap, total = middle(some, lowest + GAP)
         bench.say(
             f"{name}: LinearModel on {library} to 1e-8 {to_gap:.4f} s, certified {total:.4f} s ({some[-1].note}); "
-            f"LBFGS / ours {peer / to_gap:.2f}"
+            f"LBFGS / ours {peer / to_gap:.2f}; each {', '.join(f'{run.until(lowest + GAP):.4f}' for run in some)}"
         )
 
 
@@ -219,7 +219,8 @@ def single(bench: Bench) -> None:
     bench.kept.clear()
     X, y = gaussian(bench, bench.rows(1e6), 3000 if bench.scale >= 0.1 else 1600, torch.float32)
     start = torch.zeros(X.shape[1], dtype=X.dtype, device=X.device)
-    peer = lbfgs(bench, logistic(X, y, 1e-6), start, 200)
+    lbfgs(bench, logistic(X, y, 1e-6), start, 200)
+    peer = min((lbfgs(bench, logistic(X, y, 1e-6), start, 200) for _ in range(3)), key=lambda path: path.total)
     exact = tercet.LinearModel(X, y, "logistic", l2=1e-6)
     reached = exact.over(None).at(peer_x(bench, X, y))
     for accumulate in ("float64", "float32"):

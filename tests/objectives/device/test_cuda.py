@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tercet
+from tercet.cli import main
 from tercet.objectives.device.arrays import TorchArrays
 from tercet.objectives.device.cupyarrays import CupyArrays
 from tercet.objectives.device.formulas import PlainFormulas, formulas_of, told
@@ -124,3 +125,45 @@ def test_float32_rows_are_widened_as_they_are_read():
     assert results[0].success
     assert "float32 data" in results[0].certificate.how
     np.testing.assert_allclose(results[0].x, results[1].x, rtol=1e-6, atol=1e-9)
+
+
+def test_a_device_that_runs_out_of_memory_in_mid_run_gives_the_best_point():
+    A = torch.randn((400_000, 100), dtype=torch.float64, device="cuda")
+    y = (A[:, 0] + torch.randn(len(A), device="cuda") > 0).double()
+    hoard = []
+
+    def fill(info):
+        if info.row.sizes.value >= len(A) and not hoard:
+            torch.cuda.empty_cache()
+            for size in (1 << 30, 1 << 24, 1 << 21, 1 << 20, 1 << 9):
+                try:
+                    while True:
+                        hoard.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+                except torch.OutOfMemoryError:
+                    continue
+
+    problem = tercet.LinearModel(A, y, "logistic", l2=1e-3)
+    begun = problem.over(None).at(np.zeros(100)).value()
+    result = tercet.minimize(problem, callback=fill)
+    hoard.clear()
+    torch.cuda.empty_cache()
+    assert result.status is tercet.Status.FUNCTION_ERROR
+    assert "out of memory" in result.message
+    assert result.fun < begun
+    assert np.isfinite(result.x).all()
+
+
+def test_arrays_on_two_devices_are_refused():
+    with pytest.raises(ValueError, match="y is on cpu and X on cuda:0"):
+        tercet.LinearModel(torch.tensor(X, device="cuda"), torch.tensor(Y))
+
+
+def test_fit_takes_the_device(tmp_path, capsys):
+    path = tmp_path / "data.svm"
+    lines = (
+        f"{int(2 * b - 1)} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(a))
+        for a, b in zip(X[:500], Y[:500], strict=True)
+    )
+    path.write_text("\n".join(lines) + "\n")
+    assert main(["fit", str(path), "--l2", "1e-2", "--json", "--device", "cuda"]) == 0
+    assert "cuda:0" in capsys.readouterr().out
