@@ -13,6 +13,7 @@ from torch import Tensor
 from tercet.checks import refuse_masked
 from tercet.objectives.base import Bound, Traits, digest, name_of
 from tercet.objectives.device.arrays import DeviceShuffle, TorchArrays
+from tercet.objectives.device.table import COPIED
 from tercet.objectives.finite_sum import GROUPS, sum_traits
 from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
@@ -215,7 +216,7 @@ class SumObjective:
     def traits(self) -> Traits:
         """A Hessian is a product for each variable, some of them at once."""
         of_any = sum_traits(self.d, "derivatives by PyTorch", float(torch.finfo(self.structure.dtype).eps))
-        return replace(of_any, on_device=self.structure.device.type != "cpu")
+        return of_any if self.structure.device.type == "cpu" else replace(of_any, on_device=True, scattered=COPIED)
 
     def over(self, rows: Rows | None) -> SumView:
         """The mean over the given examples."""
@@ -253,11 +254,20 @@ class SumView:
         """These examples at x."""
         return TorchPoint(self, x)
 
+    @once
+    def collected(self) -> list[Tensor] | None:
+        """The examples of a small sample side by side; those of a larger one are collected anew in each pass."""
+        small = self.rows is not None and self.terms <= self.objective.traits.scattered * self.objective.n
+        return [t[self.rows] for t in self.objective.data] if small and self.objective.traits.on_device else None
+
     def batches(self) -> Iterator[list[Tensor]]:
         """The examples, a chunk at a time."""
         for begin in range(0, self.terms, self.objective.chunk):
             part = slice(begin, min(begin + self.objective.chunk, self.terms))
-            yield [t[part if self.rows is None else self.rows[part]] for t in self.objective.data]
+            if self.collected is not None:
+                yield [t[part] for t in self.collected]
+            else:
+                yield [t[part if self.rows is None else self.rows[part]] for t in self.objective.data]
 
     def sums(self, leaves: Sequence[Tensor]) -> Iterator[Tensor]:
         """The sum of the losses over each chunk."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tercet.objectives.base import Bound, Priced, Traits, name_of
 from tercet.objectives.capabilities import result_of
-from tercet.objectives.residuals.linearized import Curve, Linearized, reduced, rows_of
+from tercet.objectives.residuals.linearized import Curve, Linearized, shares
 from tercet.objectives.residuals.outer import Normal, Outer
 from tercet.objectives.residuals.problem import check_weights
 from tercet.objectives.residuals.traced import KEPT, residual_traits
@@ -134,7 +134,9 @@ class TorchResiduals:
     @property
     def traits(self) -> Traits:
         """As those of residuals by JAX."""
-        return residual_traits(self.d, "derivatives of the residuals by PyTorch", self.total.traits.epsilon)
+        total = self.total.traits
+        of_any = residual_traits(self.d, "derivatives of the residuals by PyTorch", total.epsilon)
+        return replace(of_any, on_device=total.on_device)
 
     def over(self, rows: Rows | None) -> ResidualView:
         """The mean over the given examples."""
@@ -240,18 +242,19 @@ class ResidualPoint:
 
     @once
     def lines(self) -> Linearized:
-        """Chunk by chunk, and reduced by QR wherever the rows so far are too many to be kept."""
+        """Chunk by chunk, and reduced by QR where the rows so far are too many to be kept; a CUDA device reduces them
+        before they come to the host."""
         v, o, x = self.view, self.view.objective, self.view.tensor(self.x)
-        kept: list[Matrix] = []
-        size = 0
+        kept: list[Tensor] = []
         for batch in v.sum.batches():
-            r, J, w = (to_host(t) for t in (o.residuals(x, batch), o.jacobian(x, batch), batch[-1]))
-            kept.append(rows_of(r.ravel(), J.reshape(-1, o.d), np.repeat(w, o.width), o.outer, v.terms))
-            size += kept[-1].size
-            if size > KEPT:
-                kept = [reduced(np.concatenate(kept))]
-                size = kept[0].size
-        return Linearized(kept[0] if len(kept) == 1 else np.concatenate(kept))
+            r, w = to_host(o.residuals(x, batch)).ravel(), np.repeat(to_host(batch[-1]), o.width)
+            J = o.jacobian(x, batch).reshape(-1, o.d)
+            J = J.to(J.device if J.is_cuda else "cpu", torch.float64)
+            scale, image = (torch.from_numpy(each).to(J.device) for each in shares(r, w, o.outer, v.terms))
+            kept.append(torch.cat([J * scale[:, None], image[:, None]], dim=1))
+            if J.is_cuda or sum(rows.numel() for rows in kept) > KEPT:
+                kept = [triangle(kept)]
+        return Linearized(to_host(torch.cat(kept)))
 
     def linear(self, paid: bool = False) -> Priced[Linearized]:
         """A root of the Gauss-Newton matrix; one gradient of each example, once."""
@@ -281,3 +284,9 @@ class ResidualPoint:
     def third_tensor(self, V: Matrix) -> Cube:
         """third f(x) over the columns of V."""
         return self.sum.third_tensor(V)
+
+
+def triangle(parts: Sequence[Tensor]) -> Tensor:
+    """The triangle of a QR factorization of rows, where they lie, if that has fewer of them."""
+    rows = torch.cat(tuple(parts))
+    return rows if rows.shape[0] <= rows.shape[1] else torch.linalg.qr(rows, mode="r")[1]

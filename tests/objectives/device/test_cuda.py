@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tercet
+import tercet.torch
 from tercet.cli import main
 from tercet.objectives.device.arrays import TorchArrays
 from tercet.objectives.device.cupyarrays import CupyArrays
@@ -167,3 +168,18 @@ def test_fit_takes_the_device(tmp_path, capsys):
     path.write_text("\n".join(lines) + "\n")
     assert main(["fit", str(path), "--l2", "1e-2", "--json", "--device", "cuda"]) == 0
     assert "cuda:0" in capsys.readouterr().out
+
+
+def test_residuals_are_reduced_where_they_lie():
+    def residual(w, a, b):
+        return torch.tanh(a @ w) - b
+
+    x, found = np.linspace(-0.5, 0.5, 20), []
+    for place in ("cpu", "cuda"):
+        rows = (torch.tensor(X[:5000], device=place), torch.tensor(Y[:5000], device=place))
+        problem = tercet.torch.Residuals(residual, rows, "soft_l1", batched=True)
+        bound = problem.bind(torch.zeros(20, dtype=torch.float64, device=place))
+        found.append(bound.objective.over(None).at(x).linear().result)
+    assert found[1].rows.shape == (21, 21)
+    same(found[1].gram, found[0].gram, 1e-12)
+    same(found[1].root.T @ found[1].image, found[0].root.T @ found[0].image, 1e-12)

@@ -141,7 +141,7 @@ def test_nothing_of_the_length_of_the_data_comes_to_the_host(monkeypatch):
     result = tercet.minimize(problem)
     assert result.success
     assert max(sizes) <= 16 * 4 + 1  # the sums over groups, and f
-    assert len(sizes) <= 9 * result.nit + 20
+    assert len(sizes) <= 4 * result.nit + 16  # with those of its start and of its certificate
 
 
 def refuse(own, most):

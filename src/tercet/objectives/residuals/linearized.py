@@ -124,13 +124,17 @@ class Curve:
 
 def rows_of(r: Vector, J: Matrix, w: Vector, loss: Outer, terms: int) -> Matrix:
     """[root | image] of some residuals, one row for each; `w` are weights with mean one over all terms."""
-    slope, h = loss.weights(r)
-    scale = np.sqrt(w * h / terms)
-    image = np.sqrt(w / (terms * h)) * slope
+    scale, image = shares(r, w, loss, terms)
     rows = np.empty((len(r), J.shape[1] + 1))
     np.multiply(scale[:, None], J, out=rows[:, :-1])
     rows[:, -1] = image
     return rows
+
+
+def shares(r: Vector, w: Vector, loss: Outer, terms: int) -> tuple[Vector, Vector]:
+    """What multiplies each row of the Jacobian in the root, and the image."""
+    slope, h = loss.weights(r)
+    return np.sqrt(w * h / terms), np.sqrt(w / (terms * h)) * slope
 
 
 def reduced(rows: Matrix) -> Matrix:
