@@ -2,7 +2,8 @@
 
     python -m benchmarks.scale [--gb 0.8] [--columns 100] [--sample 0.05] [--kills 10] [--folder DIR] [--only PART,...]
 
-Parts: rounds, pass, memory, dask, kills, giant. Data are generated into shards below the folder, and removed.
+Parts: rounds, pass, memory, dask, kills, giant, peers (`benchmarks.scale_peers`). Data are generated into shards below
+the folder, and removed.
 `--sample` is the share of the rows that live with the driver; at 40 GB and the default of 128 MB it is 0.003.
 """
 
@@ -32,14 +33,13 @@ import scipy.optimize
 
 import tercet
 from benchmarks.giant_dane import Machines, dane, giant
-from tercet.objectives.sharded import ShardedLinearModel
-from tercet.objectives.sharded.point import ShardedPoint
-from tercet.objectives.sharded.sums import Value
+from benchmarks.scale_peers import dask_ml, sgd
+from benchmarks.scale_watch import ROUNDS, lbfgs, reached, recorded
+from tercet.objectives.sharded.engine import Local
 from tercet.shards.abreast import abreast
 
 GAP = 1e-8
 SHARDS = 16
-ROUNDS = 100  # of L-BFGS at the most
 PEER_ROUNDS = 30  # of GIANT and DANE at the most
 L2 = (1e-3, 1e-6, 1e-9)
 PEERS: tuple[tuple[str, Callable[..., float], tuple[float, ...]], ...] = (  # with mu as a multiple of l2
@@ -47,7 +47,7 @@ PEERS: tuple[tuple[str, Callable[..., float], tuple[float, ...]], ...] = (  # wi
     ("DANE, mu 0", dane, (0.0,)),
     ("DANE, mu 3 l2", dane, (3.0,)),
 )
-PARTS = ("rounds", "pass", "memory", "dask", "kills", "giant")
+PARTS = ("rounds", "pass", "memory", "dask", "kills", "giant", "peers")
 
 
 def generate(folder: Path, rows: int, columns: int, kind: str) -> tercet.Shards:
@@ -68,53 +68,6 @@ def generate(folder: Path, rows: int, columns: int, kind: str) -> tercet.Shards:
         np.save(folder / f"X-{k:03d}.npy", X * units)
         np.save(folder / f"y-{k:03d}.npy", y)
     return tercet.Shards(str(folder / "X-*.npy"), str(folder / "y-*.npy"))
-
-
-@contextmanager
-def recorded() -> Iterator[list[tuple[int, float, float]]]:
-    """Every pass of a run that gives f: the number of passes so far, f and the clock."""
-    seen: list[tuple[int, float, float]] = []
-    plain = ShardedPoint.sweep
-
-    def sweep(self: Any, *sums: Any) -> Any:
-        total = plain(self, *sums)
-        if isinstance(sums[0], Value):
-            f = total[0] / self.model.n + self.model.penalty.value(self.x)
-            seen.append((self.model.traffic.rounds, f, time.perf_counter()))
-        return total
-
-    ShardedPoint.sweep = sweep  # type: ignore[method-assign] # watched for this run
-    try:
-        yield seen
-    finally:
-        ShardedPoint.sweep = plain  # type: ignore[method-assign] # as it was
-
-
-def reached(seen: list[tuple[int, float, float]], target: float, start: float) -> tuple[float, float]:
-    """Passes and seconds to a value; inf where it was never reached."""
-    return next(((float(k), t - start) for k, f, t in seen if f <= target), (np.inf, np.inf))
-
-
-def lbfgs(model: ShardedLinearModel, target: float) -> tuple[float, float]:
-    """Passes and seconds of SciPy's L-BFGS-B over our own sums, one pass a look at f and its gradient."""
-    start, passes = time.perf_counter(), [0]
-
-    class ReachedError(Exception):
-        pass
-
-    def look(x: np.ndarray) -> tuple[float, np.ndarray]:
-        passes[0] += 1
-        f, g = model.over(None).at(x).first()
-        if f <= target:
-            raise ReachedError
-        return f, g
-
-    try:
-        options = {"maxiter": ROUNDS, "maxfun": ROUNDS, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
-        scipy.optimize.minimize(look, np.zeros(model.d), jac=True, method="L-BFGS-B", options=options)
-    except ReachedError:
-        return float(passes[0]), time.perf_counter() - start
-    return np.inf, time.perf_counter() - start
 
 
 def rounds(shards: dict[str, tercet.Shards], share: float, penalties: Sequence[float]) -> dict[str, Any]:
@@ -161,16 +114,6 @@ def against_giant(shards: dict[str, tercet.Shards], share: float) -> dict[str, A
                 told.append(f"{peer} {count:g} (rows read {machines.reads:.0f} times)")
             print(f"  {name}, l2 {l2:g}: rounds {', '.join(told)}")
     return out
-
-
-def best(work: Callable[[], Any], times: int = 3) -> float:
-    """The shortest of some runs, in seconds."""
-    spent = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - start)
-    return min(spent)
 
 
 def read_alone(data: tercet.Shards, threads: int = 1) -> None:
@@ -240,12 +183,13 @@ def one_pass(data: tercet.Shards, times: int) -> dict[str, Any]:
 def memory(folder: Path, share: float) -> dict[str, Any]:
     """The largest memory of a process that fits the shards, and of one that only imports."""
     code = f"""
-import resource, sys, tercet, tercet.objectives.sharded
+import sys, tercet, tercet.objectives.sharded
 if sys.argv[1] == "fit":
     shards = tercet.Shards("{folder}/X-*.npy", "{folder}/y-*.npy")
     size = int({share} * 8 * shards.n * (shards.layout.columns + 2))
     tercet.minimize(tercet.LinearModel(shards, loss="logistic", l2=1e-6, sample_bytes=size), max_iterations=12)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))  # what getrusage says includes who started it
+print(float(status["VmHWM"].split()[0]) / 1e6)
 """
     peaks = [
         float(subprocess.run([sys.executable, "-c", code, how], capture_output=True, text=True, check=True).stdout)
@@ -264,24 +208,44 @@ def cluster(workers: int) -> Iterator[Any]:
         distributed.LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
         ) as local,
-        distributed.Client(local, set_as_default=False) as client,
+        distributed.Client(local) as client,
     ):
         yield client
 
 
-def with_dask(data: tercet.Shards) -> dict[str, Any]:
-    """A pass on two workers over one of this process, which reads ahead by a thread."""
+def with_dask(data: tercet.Shards, times: int) -> dict[str, Any]:
+    """A pass on two workers, over one of this process by one thread, and by one for each processor."""
     import tercet.dask
 
-    alone = tercet.LinearModel(data, loss="logistic", l2=1e-6)
-    x = np.full(alone.d, 0.01)
-    expected, here = alone.over(None).at(x).first(), best(alone.over(None).at(x).first)
+    def point(threads: int) -> Any:
+        model = tercet.LinearModel(data, loss="logistic", l2=1e-6, engine=Local(data, threads=threads))
+        return model.over(None).at(np.full(model.d, 0.01))
+
+    alone, all_ = point(1), point(os.cpu_count() or 1)
+    expected = alone.first()
     with cluster(2) as client:
-        model = tercet.dask.LinearModel(data, client=client, loss="logistic", l2=1e-6)
-        got, there = model.over(None).at(x).first(), best(model.over(None).at(x).first)
+        there = tercet.dask.LinearModel(data, client=client, loss="logistic", l2=1e-6).over(None).at(alone.x)
+        got = there.first()
+        works = {"two workers": there.first, "one thread": alone.first, "all processors": all_.first}
+        found = {name: seconds for name, (seconds, _) in in_turns(works, lambda: None, times).items()}
     same = got[0] == expected[0] and bool(np.array_equal(got[1], expected[1]))
-    print(f"  two workers {there:.2f} s, one process {here:.2f} s; ratio {there / here:.2f}; same bits: {same}")
-    return {"two workers": there, "one process": here, "ratio": there / here, "same bits": same}
+    for name in ("one thread", "all processors"):
+        print(f"  two workers {found['two workers']:.2f} s, one process by {name} {found[name]:.2f} s; "
+              f"ratio {found['two workers'] / found[name]:.2f}; same bits: {same}")  # fmt: skip
+    return {**found, "same bits": same}
+
+
+def peers(shards: dict[str, tercet.Shards], share: float, penalties: Sequence[float]) -> dict[str, Any]:
+    """SGD over the same shards; ours and the peers of Dask on two workers that hold the data."""
+    out = {}
+    for name, data in shards.items():
+        bytes_ = int(share * 8 * data.n * (data.layout.columns + 2))
+        for l2 in penalties:
+            print(f"  {name}")
+            out[f"SGD, {name}, l2 {l2:g}"] = sgd(data, l2, bytes_)
+            with cluster(2) as client:
+                out[f"dask, {name}, l2 {l2:g}"] = dask_ml(client, data, l2, bytes_, 1e-6)
+    return out
 
 
 def kills(data: tercet.Shards, times: int, share: float) -> dict[str, Any]:
@@ -342,7 +306,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="tercet-scale-", dir=options.folder))
     found: dict[str, Any] = {"rows": rows, "columns": options.columns, "versions": versions, "sample": options.sample}
     try:
-        several = {"rounds", "giant"} & {*chosen}
+        several = {"rounds", "giant", "peers"} & {*chosen}
         kinds = options.kinds.split(",") if several else ["independent"]
         kinds += ["ordered"] if "giant" in chosen else []
         shards = {kind: generate(folder / kind, rows, options.columns, kind) for kind in kinds}
@@ -350,9 +314,10 @@ def main() -> None:
             "rounds": lambda: rounds({k: v for k, v in shards.items() if k != "ordered"}, options.sample, options.l2),
             "pass": lambda: one_pass(shards[kinds[0]], options.turns),
             "memory": lambda: memory(folder / kinds[0], options.sample),
-            "dask": lambda: with_dask(shards[kinds[0]]),
+            "dask": lambda: with_dask(shards[kinds[0]], options.turns),
             "kills": lambda: kills(shards[kinds[0]], options.kills, options.sample),
             "giant": lambda: against_giant(shards, options.sample),
+            "peers": lambda: peers(shards, options.sample, options.l2),
         }
         for name in chosen:
             print(name)
