@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tercet.model import DenseModel, ProductModel, Regularizer, add_third
+from tercet.model import Bend, DenseModel, ProductModel, Regularizer, add_third
 from tercet.records import Forecast
 
 D = 4
@@ -85,6 +85,24 @@ def test_the_third_derivative_of_the_quartic_along_y_is_that_of_the_notes():
         along = np.einsum("abc,a,b,c", model.third_tensor(s), y, y, y)
         expected = np.einsum("abc,a,b,c", T, y, y, y) + 6 * 0.8 * (s @ y) * (y @ y)
         np.testing.assert_allclose(along, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_product_along_p_tells_all_of_T_in_which_p_stands_at_least_twice(seed):
+    g, B, T, s, rng = parts(seed)
+    p = rng.standard_normal(D)
+    p /= np.linalg.norm(p)
+    bend, a, Tpp = Bend(p, T @ p @ p), s @ p, T @ p @ p
+    q = s - a * p
+    cube = a**3 * (Tpp @ p) + 3 * a**2 * (Tpp @ q)  # T[s]^3 without T[p, q, q] and T[q]^3
+    assert bend @ s @ s @ s == pytest.approx(cube, rel=1e-11, abs=1e-12)
+    np.testing.assert_allclose(bend @ s, (bend @ s).T, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(bend @ p @ p, Tpp, rtol=1e-12, atol=1e-13)
+    model, y = DenseModel(g, B, bend, Regularizer(0.7)), rng.standard_normal(D)
+    rise = (model.value(s + 1e-6 * y) - model.value(s - 1e-6 * y)) / 2e-6
+    assert model.gradient(s) @ y == pytest.approx(rise, rel=1e-7, abs=1e-7)
+    change = (model.gradient(s + 1e-6 * y) - model.gradient(s - 1e-6 * y)) / 2e-6
+    np.testing.assert_allclose(model.hessian(s) @ y, change, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("power", [3, 4])

@@ -86,12 +86,30 @@ class ProductModel:
 
 
 @dataclass(frozen=True, eq=False)
+class Bend:
+    """What the one product t = T[p, p] along a unit vector p tells of T: all terms in which p stands at least twice,
+
+    T[s]^3 = 3 (p's)^2 t's - 2 (p's)^3 p't + O(|s - pp's|^2 |s|).
+    """
+
+    p: Vector
+    t: Vector
+
+    def __matmul__(self, s: Vector) -> Matrix:
+        """T[s], a matrix."""
+        a, pt = float(self.p @ s), np.outer(self.p, self.t)
+        along = float(self.t @ s) - 2.0 * a * float(self.p @ self.t)
+        M: Matrix = along * np.outer(self.p, self.p) + a * (pt + pt.T)
+        return M
+
+
+@dataclass(frozen=True, eq=False)
 class DenseModel:
-    """m(s) with B, and T where there is one, as arrays: for the whole space when d is small, or for a subspace."""
+    """m(s) with B as an array, and T where there is one: for the whole space when d is small, or for a subspace."""
 
     g: Vector
     B: Matrix
-    T: Tensor | None
+    T: Tensor | Bend | None
     regularizer: Regularizer
 
     def value(self, s: Vector) -> float:
@@ -110,8 +128,8 @@ class DenseModel:
         return self.B + bend + self.regularizer.hessian(s)
 
     def third_tensor(self, s: Vector) -> Tensor:
-        """T plus the regularizer's third derivative at s."""
-        bend = 0.0 if self.T is None else self.T
+        """T, where it is an array, plus the regularizer's third derivative at s."""
+        bend = self.T if isinstance(self.T, np.ndarray) else 0.0
         return bend + self.regularizer.third(s)
 
 

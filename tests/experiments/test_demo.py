@@ -30,12 +30,12 @@ def test_the_start_of_the_likelihood_is_degenerate_and_third_order_leaves_it():
     assert leaves.path[-1][1] < stays.path[-1][1] - 1e-3
 
 
-def test_at_a_singular_minimum_steps_are_saved_and_products_are_not():
+def test_at_a_singular_minimum_third_order_saves_steps_and_evaluations_of_all_orders():
     job = demo.powell_singular()
     stm = demo.solve(job, "STM", tercet.STM())
     scr = demo.solve(job, "SCR", tercet.SCR(), max_iterations=60)
     assert within(stm, 0.0, demo.CALLS) < 0.75 * within(scr, 0.0, demo.CALLS)
-    assert within(stm, 0.0, demo.EPOCHS) > within(scr, 0.0, demo.EPOCHS)
+    assert within(stm, 0.0, demo.EPOCHS) < 0.9 * within(scr, 0.0, demo.EPOCHS)
 
 
 def test_on_the_linear_model_third_order_is_even():

@@ -420,19 +420,52 @@ def test_the_correction_by_T_lowers_the_third_order_model_on_average():
     assert np.median(gains) > 0
 
 
-def test_one_correction_has_a_smaller_error_by_one_order_in_the_gradient():
-    """Chebyshev: |grad phi_3(s)| is O(|g|^2) after a Newton step and O(|g|^3) after its correction."""
+@pytest.mark.parametrize("formed", [False, True])
+def test_one_product_with_T_makes_the_error_in_the_gradient_smaller_by_one_order(formed):
+    """|grad phi_3(s)| is O(|g|^2) after a Newton step and O(|g|^3) where T[s_2, s_2] is known."""
     point = problem(5, convex=True)
-    sizes, left = np.array([1e-2, 1e-3]), {2: [], 3: []}
+    sizes, left = np.array([1e-3, 1e-4]), {2: [], 3: []}
     for size in sizes:
         for order in left:
             small = Cubic(size * point.g, point.B, point.T)
-            step = Dense().prepare(taylor_of(small, order)).solve(Ask(1e-9, 1e-9))
+            dense = Dense(relative=1e-12, whole=False)
+            step = dense.prepare(taylor_of(small, order, formed)).solve(Ask(1e-9, 1e-9))
+            assert small.asked["third"] == order - 2
             model = DenseModel(small.g, small.B, small.T, Regularizer(0.0))
             left[order].append(np.linalg.norm(model.gradient(step.s)))
     slopes = {order: np.log10(errors[0] / errors[1]) for order, errors in left.items()}
     assert slopes[2] == pytest.approx(2.0, abs=0.1)
     assert slopes[3] == pytest.approx(3.0, abs=0.1)
+
+
+def test_a_product_along_the_step_serves_for_every_radius_and_its_model_is_minimized():
+    point = problem(3, convex=True, bend=0.3)
+    dense = Dense(relative=1e-9, whole=False).prepare(taylor_of(point, 3, True))
+    lengths = []
+    for radius in (10.0, 0.5, 0.1):
+        ask = Ask(0.7, 0.7, radius=radius)
+        step = dense.solve(ask)
+        lengths.append(np.linalg.norm(step.s))
+        assert lengths[-1] <= radius * (1 + 1e-9)
+        assert dense.meets(step, ask) == (None, None, None)  # of a model that is not all of phi_3 nothing is promised
+    assert point.asked["third"] == 1
+    assert lengths[0] > lengths[1] > lengths[2]
+    whole = dense.solve(Ask(0.7, 0.7))
+    model = DenseModel(point.g, point.B, dense.bend, Regularizer(0.7))
+    assert np.linalg.norm(model.gradient(whole.s)) <= 1e-9 * np.linalg.norm(point.g)
+
+
+@pytest.mark.parametrize("d", [1, 5])
+def test_a_step_from_beside_a_minimum_of_fourth_order_ends_there(d):
+    """f = |x|^4 at (1, ..., 1): the cubic model falls without end, and the sigma that holds it is that of f itself."""
+    x, eye = np.ones(d), np.eye(d)
+    B = 4 * (d * eye + 2 * np.outer(x, x))
+    xI = np.einsum("a,bc->abc", x, eye)
+    T = 8 * (xI + xI.transpose(1, 0, 2) + xI.transpose(1, 2, 0))
+    point = Cubic(4 * d * x, B, T)
+    step = Dense(whole=False).prepare(taylor_of(point, 3, True)).solve(Ask(0.0, 0.0, radius=10.0))
+    assert np.linalg.norm(x + step.s) <= 0.1 * np.linalg.norm(x)
+    assert step.sigma == pytest.approx(4.0, rel=0.1)  # |s|^4 = sigma/4 |s|^4
 
 
 @every_solver

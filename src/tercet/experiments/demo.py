@@ -3,8 +3,7 @@
 Three problems that show what third order is good for, and what it is not: scikit-learn's breast cancer data with the
 paper's non-convex loss, where the methods of second and third order are even; a likelihood that is started at the
 fitted normal model, a degenerate saddle (gradient zero, Hessian positive semidefinite), where only third derivatives
-show the way down; and Powell's singular function, where third derivatives save steps and cost more than that in
-products.
+show the way down; and Powell's singular function, where third derivatives save steps and evaluations.
 Then the paper's experiment on the breast cancer data, as `tercet reproduce` runs it on the paper's, with its report.
 """
 
@@ -97,7 +96,7 @@ def powell_singular() -> Job:
         return (a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4
 
     start = np.array([3.0, -1.0, 0.0, 1.0])
-    seen = "won in steps, lost in all products"
+    seen = "won in steps and in evaluations of all orders"
     return Job("Powell's singular function", Function(fun), start, seen, CALLS, step=1e-3)
 
 

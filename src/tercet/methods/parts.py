@@ -134,7 +134,8 @@ class Parts:
         if subsolver is None:
             wide = Subspace() if traits.images and rule.nested and not traits.dense else Krylov()
             formed = traits.dense and traits.hessian_products <= DEAR
-            subsolver = GaussNewton.suited(traits) if traits.residuals else Dense() if formed else wide
+            dense = Dense(whole=settings.sigma.first().sigma3 > 0.0)  # a sigma is that of the paper's model: all of T
+            subsolver = GaussNewton.suited(traits) if traits.residuals else dense if formed else wide
         needs = needs_of(subsolver, traits, rule)
         units = Euclidean() if needs.own_units else settings.units
         third = Purchase(

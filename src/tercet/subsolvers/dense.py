@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tercet.checks import positive
+from tercet.checks import flag, positive
 from tercet.critical.measures import third_order_measure
-from tercet.model import DenseModel, Regularizer, add_third, power_of
+from tercet.model import Bend, DenseModel, Regularizer, add_third, power_of
 from tercet.objectives.base import Traits
 from tercet.once import once
 from tercet.records import Forecast, Matrix, Meets, Step, Tensor, Vector
@@ -25,8 +25,10 @@ class Dense:
 
     Where T can be formed (a plain function of few variables), the model is minimized to |grad m| <= theta |s|^3 and
     a fraction `relative` of |g| by a trust-region Newton method that cannot jump, and where no sigma holds it, within
-    the radius in which its cubic term does not outweigh the others. Otherwise T enters by one product: the step s_2 of
-    the second-order model, (B + mu I) s_2 = -g, is corrected by
+    the radius in which its cubic term does not outweigh the others. T is formed if `whole`, for d (d + 1) / 2 products;
+    else one product T[s_2]^2 along the second-order step s_2 stands for it (`Bend`), and a model that bends down along
+    its step is held by the least sigma with which it would not. Otherwise T enters by that product, too: the step s_2
+    of the second-order model, (B + mu I) s_2 = -g, is corrected by
 
         u = -1/2 (B + mu I)^-1 T[s_2]^2,
 
@@ -35,10 +37,12 @@ class Dense:
 
     theta: float = 100.0
     relative: float = 1e-4
+    whole: bool = True
 
     def __post_init__(self) -> None:
         positive("Dense", "theta", self.theta)
         positive("Dense", "relative", self.relative)
+        flag("Dense", "whole", self.whole)
 
     def needs(self, traits: Traits, sizes: Any) -> Needs:
         """B as a matrix, whatever that takes."""
@@ -142,10 +146,11 @@ def limited(u: Vector, most: float) -> Vector:
 
 @dataclass(eq=False)
 class FormedWorkspace:
-    """B and T as arrays at one point."""
+    """B as an array at one point, and T, or what one product tells of it along the first step that was asked for."""
 
     settings: Dense
     taylor: Taylor
+    bend: Bend | None = None
 
     @once
     def T(self) -> Tensor:
@@ -153,26 +158,41 @@ class FormedWorkspace:
         assert self.taylor.T is not None
         return self.taylor.T.third_tensor(np.eye(len(self.taylor.g)))
 
+    def third(self, ask: Ask) -> Tensor | Bend:
+        """T as it enters the model."""
+        if self.settings.whole:
+            return self.T
+        if self.bend is None:
+            assert self.taylor.T is not None
+            g, B = self.taylor.g, self.taylor.B.hessian()
+            step, _ = Tridiagonal.of(B).minimize(g, ask.sigma2, ask.power, ask.radius)
+            p = step / max(length(step), 1e-300)
+            self.bend = Bend(p, self.taylor.T.third_square(p))
+        return self.bend
+
     def solve(self, ask: Ask) -> Step:
         """A local minimizer of the whole model within the radius, on the branch of s = 0."""
         g, B = self.taylor.g, self.taylor.B.hessian()
-        T, sigma = (self.T, ask.sigma3) if ask.buy_third else (None, ask.sigma2)
-        model = DenseModel(g, B, T, Regularizer(sigma, ask.power))
+        T, sigma = (self.third(ask), ask.sigma3) if ask.buy_third else (None, ask.sigma2)
         radius = ask.radius
         while True:
+            model = DenseModel(g, B, T, Regularizer(sigma, ask.power))
             s, inner = minimize_model(model, self.settings.theta, self.settings.relative, radius)
             Bs = B @ s
             quadratic = Forecast(-float(g @ s + 0.5 * (s @ Bs)), g + Bs)
             if T is None:
                 return Step(s, quadratic, None, inner, sigma)
             cubic = add_third(quadratic, s, (T @ s) @ s)
-            bend, rest = abs(cubic.decrease - quadratic.decrease), max(abs(float(g @ s)), 0.5 * abs(float(s @ Bs)))
-            if sigma > 0.0 or not bend > rest:  # else nothing but the radius holds the cubic term
+            bends, rest = abs(cubic.decrease - quadratic.decrease), max(abs(float(g @ s)), 0.5 * abs(float(s @ Bs)))
+            needed = 0.0 if self.settings.whole or sigma > 0.0 else holding(s, Bs, quadratic, cubic)
+            if needed == 0.0 and (sigma > 0.0 or not bends > rest):  # else nothing but the radius holds the cubic term
                 return Step(s, quadratic, cubic, inner, sigma)
-            radius = 0.5 * length(s)
+            sigma, radius = (needed, radius) if needed > 0.0 else (sigma, 0.5 * length(s))
 
     def meets(self, step: Step, ask: Ask) -> Meets:
-        """Whether chi_{m,i}(s) <= theta |s|^(4-i) for i = 1, 2, 3."""
+        """Whether chi_{m,i}(s) <= theta |s|^(4-i) for i = 1, 2, 3; not checked of a model without all of T."""
+        if step.cubic and not self.settings.whole:
+            return None, None, None
         s, theta = step.s, self.settings.theta
         T = self.T if step.cubic else None
         model = DenseModel(self.taylor.g, self.taylor.B.hessian(), T, Regularizer(step.sigma, ask.power))
@@ -186,6 +206,18 @@ class FormedWorkspace:
     def decreases(self, vectors: Matrix) -> Vector | None:
         """Not needed: T is formed only for deterministic functions."""
         return None
+
+
+def holding(s: Vector, Bs: Vector, quadratic: Forecast, cubic: Forecast) -> float:
+    """Where the cubic model bends down at s along s: the least sigma with which the model bends down nowhere along it,
+
+        c_2 + c_3 t + 3 sigma |s|^4 t^2 >= 0 for all t,   c_2 = s'Bs > 0,   c_3 = T[s]^3;
+
+    a quartic with a minimum of fourth order is hit exactly. 0 where the model needs none, or f itself bends down at x.
+    """
+    c2, c3 = float(s @ Bs), 6.0 * (quadratic.decrease - cubic.decrease)
+    most = 12.0 * c2 * power_of(length(s), 4)
+    return c3 * c3 / most if c2 > 0.0 and c2 + c3 < 0.0 and 0.0 < most < np.inf and c3 * c3 < np.inf else 0.0
 
 
 def restrict(T: Tensor, V: Matrix) -> Tensor:
