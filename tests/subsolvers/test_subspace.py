@@ -213,13 +213,13 @@ def test_whenever_the_loss_fails_the_best_point_so_far_comes_back(how):
     X = sp.csr_array(sp.random_array((60, 3100), density=0.01, rng=rng))
     y = (rng.random(60) < 0.5).astype(float)
     whole = Failing(10**9, None)
-    tercet.minimize(tercet.LinearModel(X, y, whole, l2=0.1), np.ones(3100), order=1, tol=1e-6)
+    tercet.minimize(tercet.LinearModel(X, y, whole, l2=0.1), np.ones(3100), order=1, tol=1e-11)
     ended = 0
     for at in range(3, whole.calls + 1):
         best = []
         try:
             result = tercet.minimize(
-                tercet.LinearModel(X, y, Failing(at, how), l2=0.1), np.ones(3100), order=1, tol=1e-6,
+                tercet.LinearModel(X, y, Failing(at, how), l2=0.1), np.ones(3100), order=1, tol=1e-11,
                 callback=lambda info, best=best: best.append(info.fun),
             )  # fmt: skip
         except ValueError as error:  # looks at the start come to the caller: there is nothing yet that could be lost

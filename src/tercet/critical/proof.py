@@ -39,7 +39,7 @@ class Proof:
     @property
     def correction(self) -> float:
         """What the third-order correction of a step as long as eta, 1/2 B^-1 T[s, s], is at most in the norm of B."""
-        return 0.5 * self.third * self.eta**2
+        return 0.5 * self.third * self.eta * self.eta
 
     def bends(self, length: float) -> float:
         """By which share a curvature v'Bv changes at most within this length, or eta, in the norm of B."""
@@ -57,11 +57,11 @@ def proved(point: MeteredPoint, B: Matrix, g: Vector) -> Proof | None:
         return None
     R = E[:, None] * root.T
     limits, rows, d = point.limits(R), np.abs(R), len(g)
-    tau = size(R.T @ B @ R - np.eye(d)) + size(root) ** 2 * float(np.sum(E * E * limits.hessian))
+    tau = size(R.T @ B @ R - np.eye(d)) + float(np.sum(root * root)) * float(np.sum(E * E * limits.hessian))
     tau += 4 * d * EPS * size(rows.T @ np.abs(B) @ rows)
     eta = UP * (size(R.T @ g) + size(rows.T @ (limits.gradient + d * EPS * np.abs(g))))
-    room = (1.0 - tau) ** 2 - 2.0 * UP * limits.third * eta
-    if not (tau <= SURE and room > 0.0):
+    room = (1.0 - tau) ** 2 - 2.0 * UP * limits.third * eta if tau <= SURE else 0.0
+    if not room > 0.0:
         return None
     r = 2.0 * eta / (1.0 - tau + np.sqrt(room))
     return Proof(UP * r * np.sqrt(np.einsum("ij,ij->i", R, R)), eta, UP * limits.third)

@@ -115,8 +115,10 @@ def test_a_model_says_what_is_worth_knowing_of_it():
     X, y, _ = data(5)
     traits = LinearModel(X, y).traits
     told = {"images": True, "provenance": "closed-form derivatives", "hessian_products": traits.hessian_products}
+    told["fewest"] = traits.fewest
     assert traits == Traits(dense=True, hessian_cost=2.0, **told)
     assert 0.0 < traits.hessian_products < 1.0  # of little data it takes less than the bookkeeping of one product
+    assert traits.fewest == 2 * LinearModel(np.hstack([X, X]), y).traits.fewest  # rows twice as long, half as many
     wide = LinearModel(sp.csr_array((3, DENSE_LIMIT + 1)), y[:3])
     assert not wide.traits.dense
     assert wide.over(None).wide
