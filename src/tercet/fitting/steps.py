@@ -15,7 +15,7 @@ from tercet.critical.errors import COARSEST, NOTHING, REGULAR, RESOLVED, ROUNDED
 from tercet.critical.looks import VISIBLE
 
 RELATIVE = 1e-10  # of each parameter, to which a curve is asked, as `curve_fit` does
-CLOSE = RELATIVE**0.5  # Levenberg-Marquardt steps end here: a step of Newton's doubles the digits
+CLOSE = (0.1 * RELATIVE) ** 0.5  # steps this short are left to Newton, whose error after one is about their square
 BRIEF = 1e-3  # of how far each parameter reaches, a step over which the rest of B stays the same
 FIRST = 1e-3  # damping
 LARGEST = 1e12  # damping beyond which no step is left
@@ -127,17 +127,13 @@ def begin(looked: Any, index: Any, known: Any, walk: Any) -> int:
 
 @numba.njit(cache=True, error_model="numpy")
 def judge(trial: Any, j: int, looked: Any, k: int, p: Any, known: Any, walk: Any) -> bool:
-    """Take the step of a curve if it is good; whether it is the last one."""
-    d, small, finite = len(p), True, True
+    """Take the step of a curve if it is good; whether there is nothing more to do."""
+    d, finite = len(p), True
     for row in range(len(known)):
         finite = finite and np.isfinite(looked[row, j])
-    for i in range(d):
-        small = small and abs(trial[i, j] - p[i, k]) <= CLOSE * abs(p[i, k])
     damping, promised = walk[d, k], walk[d + 2, k]
-    small = small and finite and damping < 1.0
     ratio = (known[0, k] - looked[0, j]) / promised if finite else -np.inf
-    over = small or promised <= ROUNDING * EPS * known[0, k]
-    if ratio > 1e-3 or small:
+    if ratio > 1e-3:
         walk[d, k] = damping * max(0.2, 1.0 - (2.0 * min(ratio, 1.0) - 1.0) ** 3)
         walk[d + 1, k] = 2.0
         for row in range(len(known)):
@@ -149,14 +145,15 @@ def judge(trial: Any, j: int, looked: Any, k: int, p: Any, known: Any, walk: Any
         walk[d, k] = damping * walk[d + 1, k]
         walk[d + 1, k] *= 2.0
     walk[d + 3, k] += 1.0
-    return over or not walk[d, k] < LARGEST
+    return promised <= ROUNDING * EPS * known[0, k] or not walk[d, k] < LARGEST
 
 
 @numba.njit(cache=True, error_model="numpy")
 def advance(trial: Any, looked: Any, index: Any, p: Any, known: Any, walk: Any, first: bool, most: int) -> int:
     """Take the steps that are good, unless these are the starts, and propose the next.
 
-    Curves that go on stay in `index`, and are counted; a trial is nan where rounding hides the step.
+    Curves that go on stay in `index`, and are counted: not those whose next step is short and hardly damped. A trial is
+    nan where rounding hides the step.
     """
     d, left = len(p), 0
     E, g, s, As, A = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(len(known) - 1 - d)
@@ -174,10 +171,13 @@ def advance(trial: Any, looked: Any, index: Any, p: Any, known: Any, walk: Any, 
             solve(L, E, g, s)
         else:
             s[:] = np.nan
-        promised = -0.5 * product(A, s, As)
+        promised, small = -0.5 * product(A, s, As), walk[d, k] < 1.0
         for i in range(d):
             promised += g[i] * s[i]
             trial[i, left] = p[i, k] - s[i]
+            small = small and abs(s[i]) <= CLOSE * abs(p[i, k])
+        if small:
+            continue
         walk[d + 2, k] = promised
         index[left] = k
         left += 1
@@ -211,7 +211,7 @@ def arrive(
     """Take Newton's steps that lead no higher, and go a few units in the last place beside.
 
     Where rounding hides whether f is lower, g tells. inf after a step so long that the rest of B is not the same there,
-    and nan where there is none.
+    and nan where there is none. The rest, which is made of residuals, is 0 where these shrank to a half.
     """
     d = len(p)
     for j in range(len(index)):
@@ -228,6 +228,8 @@ def arrive(
         taken = rise <= ROUNDING * EPS * known[0, k] or (
             brief and rise <= BRIEF * CLOSE * known[0, k] and after <= 0.25 * before
         )
+        for row in range(len(rest) if taken and looked[0, j] < 0.25 * known[0, k] else 0):
+            rest[row, j] = 0.0
         for row in range(len(known) if taken else 0):
             known[row, k] = looked[row, j]
         for i in range(d):

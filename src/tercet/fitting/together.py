@@ -162,7 +162,7 @@ class Part:
             if not index.size:
                 break
             trial[:, : index.size] = p[:, index]
-            rest = self.ask(kernels.rest, trial, index)
+            rest = self.ask(kernels.rest, trial, index).copy()
             steps.newton(index, p, known, rest, trial)
             looked = self.ask(kernels.look, trial, index)
             steps.arrive(trial, looked, index, p, known, rest, self.start, signs, beside)

@@ -41,6 +41,8 @@ def flatten(x0: Any, dtype: np.dtype[Any]) -> tuple[Vector, Callable[[Any], Any]
             raise ValueError(f"minimize(x0=...): a leaf of x0 is not an array of real numbers ({error}).") from error
         if not np.all(np.isfinite(entry)):
             raise ValueError("minimize(x0=...): x0 holds nan or inf; start from finite numbers.")
+    if type(x0) is np.ndarray and x0.ndim == 1 and x0.size:
+        return x0.astype(dtype).astype(np.float64), lambda x: x, lambda x: np.array(x, dtype=dtype)
     with jax.enable_x64(dtype == np.float64):
         tree = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, dtype=dtype), x0)
         flat, unravel = ravel_pytree(tree)

@@ -14,6 +14,7 @@ from tercet.objectives.finite_sum import small_chunk
 from tercet.objectives.residuals.linearized import Linearized
 from tercet.objectives.residuals.outer import Normal, Outer
 from tercet.objectives.residuals.points import GROUPS, LargePoint, TracedPoint
+from tercet.once import once
 from tercet.records import Matrix, Rows, Vector
 
 FORMED = 200  # up to this many variables Hessians are formed
@@ -77,9 +78,8 @@ class ResidualKernels:
             first = jax.value_and_grad(total)
             return jax.vmap(lambda k: first(x, batch, xp.where(group == k, w, 0.0)))(xp.arange(GROUPS))
 
-        plain = (residuals, jacobian, total, jax.value_and_grad(total), rest, hvp, tvp, bend, pull, tensor, grouped)
-        names = ("residuals", "jacobian", "total", "first", "rest", "hvp", "tvp", "bend", "pull", "tensor", "grouped")
-        self.calls = {name: jax.jit(call) for name, call in zip(names, plain, strict=True)}
+        plain = (residuals, jacobian, total, rest, hvp, tvp, bend, pull, tensor, grouped)
+        self.calls = {call.__name__: jax.jit(call) for call in plain} | {"first": jax.jit(jax.value_and_grad(total))}
 
 
 def weighted_hessians(jax: Any, residuals: Callable[..., Any], x: Any, batch: Any, c: Any) -> Any:
@@ -145,6 +145,15 @@ class TracedResiduals:
 
     def over(self, rows: Rows | None) -> TracedView:
         """The mean over the given examples, gathered once."""
+        return self.whole if rows is None else self.gathered(rows)
+
+    @once
+    def whole(self) -> TracedView:
+        """The mean over all of them."""
+        return self.gathered(None)
+
+    def gathered(self, rows: Rows | None) -> TracedView:
+        """The examples of a mean, in batches."""
         index = np.arange(self.n) if rows is None else np.asarray(rows)
         m, size = len(index), self.size
         padded = np.full(-(-m // size) * size, index[0])
@@ -178,11 +187,11 @@ class TracedView:
         """A compiled function over each batch, as NumPy in the precision of the parameters."""
         o = self.objective
         with o.jax.enable_x64(o.dtype == np.float64):
-            arrays = [np.asarray(a, dtype=o.dtype) for a in (x, *more)]
+            first, *rest = (np.asarray(a, dtype=o.dtype) for a in (x, *more))
             call, out = o.kernels.calls[name], []
             for batch, w in self.batches:
-                out.append(call(arrays[0], batch, *([w] if weighted else []), *arrays[1:]))
-            return [o.jax.tree_util.tree_map(np.asarray, part) for part in out]
+                out.append(call(first, batch, w, *rest) if weighted else call(first, batch, *rest))
+            return [tuple(map(np.asarray, part)) if isinstance(part, tuple) else np.asarray(part) for part in out]
 
     def mean(self, name: str, x: Vector, *more: Any) -> Any:
         """The sum over the batches divided by the number of examples, in float64."""
