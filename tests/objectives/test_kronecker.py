@@ -102,7 +102,7 @@ def test_many_variables_of_a_dense_model_take_products_by_themselves():
     model = tercet.ClassModel(X, y, l2=1e-3, intercept=True)
     few = tercet.ClassModel(X[:, :4], y % 3, l2=1e-3, intercept=True)
     chosen = [Parts.of(tercet.STM(), run_of(each)) for each in (model, few)]
-    assert [parts.subsolver for parts in chosen] == [tercet.Krylov(), tercet.Dense()]
+    assert [type(parts.subsolver) for parts in chosen] == [tercet.Krylov, tercet.Dense]
     assert [parts.turns for parts in chosen] == [True, False]
     assert not Parts.of(tercet.STM(units=tercet.Euclidean()), run_of(model)).turns
     assert tercet.minimize(model).success

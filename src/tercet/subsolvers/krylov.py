@@ -59,6 +59,7 @@ class KrylovWorkspace:
     V: list[Vector] = field(default_factory=list)
     diag: list[float] = field(default_factory=list)
     off: list[float] = field(default_factory=list)
+    known: Tridiagonal | None = None  # T, as far as it was asked for
     rest: Vector | None = None  # the direction of the next vector, not yet of length one; None when there is none
 
     def extend(self) -> bool:
@@ -96,7 +97,9 @@ class KrylovWorkspace:
     @property
     def tridiagonal(self) -> Tridiagonal:
         """T over the vectors so far."""
-        return Tridiagonal(np.array(self.diag), np.array(self.off))
+        if self.known is None or len(self.known.diag) < len(self.diag):
+            self.known = Tridiagonal(np.array(self.diag), np.array(self.off))
+        return self.known
 
     def cautious(self, ask: Ask) -> bool:
         """Whether the model bends down in this space, and a radius says how far that can be trusted."""
