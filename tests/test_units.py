@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet import Euclidean, Natural
-from tercet.frame import Reach, Same, Scaled, at_rest
+from tercet.frame import AsGiven, Reach, Same, Scaled, at_rest
 
 powers = st.integers(-6, 6).map(lambda k: 10.0**k)
 D = 4
@@ -73,3 +73,24 @@ def test_a_variable_that_hardly_left_0_does_not_rest_while_f_bends_along_it(smal
     assert at_rest(frame, seen, bend, np.array([1.0, 0.0, 1.0]), 1e4) is frame
     resting = at_rest(frame, seen, bend * [1.0, 1e-16, 1.0], np.array([1.0, 1e-17, 1.0]), 1e4)
     assert resting.resting.tolist() == [False, True, False]
+
+
+# x as given -----------------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6), columns=st.lists(st.floats(0.1, 10.0), min_size=D, max_size=D))
+def test_units_that_suit_are_taken_as_given(seed, columns):
+    frame = AsGiven().frame(reach(np.random.default_rng(seed), columns=np.array(columns)), None)
+    np.testing.assert_array_equal(frame.E, 1.0)
+
+
+@given(seed=st.integers(0, 10**6), f=powers, columns=st.lists(st.integers(-30, 30), min_size=D, max_size=D))
+def test_whatever_the_units_what_is_left_of_them_is_bounded(seed, f, columns):
+    c = 10.0 ** np.array(columns)
+    plain = Natural().frame(reach(np.random.default_rng(seed)), None).E
+    left = AsGiven().frame(reach(np.random.default_rng(seed), f, c), None).E / (c * plain)
+    assert np.max(left) / np.min(left) <= 1.001e6
+
+
+def test_without_a_hessian_x_is_as_given():
+    assert AsGiven().frame(Reach(np.ones(3), np.ones(3)), None) == Same()

@@ -373,6 +373,29 @@ class Natural:
 
 
 @dataclass(frozen=True)
+class AsGiven:
+    """x as given, up to units so different that nobody means them: for sums that know no scales of their own.
+
+        E_j = (e_j / e)^+-1 beyond a factor of `believed`, else 1;   e_j as `Natural` reads it, e the median of them
+
+    Where x was given in units that suit, |s| is what it was; whatever they are, what is left of them is bounded.
+    """
+
+    believed: float = 1e3
+    turns: ClassVar[bool] = True
+
+    def frame(self, reach: Reach, scales: Vector | None, white: Any = None) -> Frame:
+        """E, or the objective's own."""
+        if white is not None:
+            return Turned(white)
+        if not reach.bend.size:
+            return SAME
+        L = np.log(np.sqrt(reach.spans * reach.lengths(reach.spans)))
+        L = L - np.median(L)
+        return Scaled(np.exp(np.sign(L) * np.maximum(np.abs(L) - np.log(self.believed), 0.0)))
+
+
+@dataclass(frozen=True)
 class Euclidean:
     """|s| as the paper has it, in the units of x as given."""
 

@@ -211,22 +211,42 @@ class Certificate:
         where = sorted((*self.active, *self.weak))
         return f"on a bound: {listed(where)}{weakly}" if where else ""
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """The verdict, and what it is about."""
+        return f"{self.verdict} (order {self.order}, over {self.over})"
+
+    @property
+    def measures(self) -> str:
+        """chi_1 to chi_3, and what was asked."""
         asked = (
             f"each x[j] to {self.relative:.1e} of its size"
             if self.relative
             else f"chi <= {', '.join(f'{eps:.1e}' for eps in (self.eps1, self.eps2, self.eps3)[: self.order])}"
         )
+        return f"chi = {self.chi1:.3e}, {self.chi2:.3e}, {self.chi3:.3e}; asked: {asked}"
+
+    @property
+    def shape(self) -> str:
+        """The Hessian at x, and what is proved of x."""
         proof = f"; proved: |x - x*| <= {max(self.bound_x):.1e}" if self.bound_x else ""
-        rows = [
-            f"{self.verdict} (order {self.order}, over {self.over})",
-            f"chi = {self.chi1:.3e}, {self.chi2:.3e}, {self.chi3:.3e}; asked: {asked}",
-            f"lowest curvature {self.lowest:.3e}, condition {self.condition:.1e}; f is within {self.error_f:.1e} of "
-            f"its minimum{proof}; rounding of f {self.rounding_f:.1e}, of g {self.rounding_g:.1e}",
-            self.how,
-            *([self.on_bounds] if self.on_bounds else []),
-        ]
-        return "\n".join(rows if self.sampling is None else [*rows, str(self.sampling)])
+        return f"lowest curvature {self.lowest:.3e}, condition {self.condition:.1e}{proof}"
+
+    @property
+    def of_f(self) -> str:
+        """How close f is to its minimum, and how exactly it is computed."""
+        return (
+            f"within {self.error_f:.1e} of its minimum; rounding of f {self.rounding_f:.1e}, of g {self.rounding_g:.1e}"
+        )
+
+    @property
+    def remarks(self) -> list[str]:
+        """What there is to say of bounds and samples, if anything."""
+        return [self.on_bounds] * bool(self.on_bounds) + [str(self.sampling)] * (self.sampling is not None)
+
+    def __str__(self) -> str:
+        rows = [self.headline, self.measures, f"{self.shape}; f is {self.of_f}", "; ".join([self.how, *self.remarks])]
+        return "\n".join(rows)
 
 
 def listed(some: Sequence[int]) -> str:

@@ -183,20 +183,18 @@ class Result:
         return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
-        c = self.counts
+        c, found = self.counts, self.certificate
         bought = int(np.sum(self.trace["third_bought"])) if len(self.trace) else 0
         per_order = "  ".join(f"{order} {getattr(c, order) / c.n:.1f}" for order in ORDERS)
         work = f"{self.nit} iterations (third derivatives bought in {bought}), {self.seconds:.3g} s, "
-        first, *more = str(self.certificate).splitlines()
-        lines = [
-            ("success", f"{self.success} ({self.status.name.lower()}): {first}"),
-            ("f", f"{self.fun:.12g}"),
-            *(("" if i else "certificate", line) for i, line in enumerate(more)),
-            ("work", f"{work}{c.epochs:.1f} epochs  =  {per_order}"),
-            *([("passes", self.passes)] if self.rounds else []),
-            *([] if self.success else [("message", self.message)]),
-            ("method", self.method),
-        ]
+        passes = f"; passes {self.passes}" if self.rounds else ""
+        lines = (
+            ("success", f"{self.success} ({self.status.name.lower()}): {found.headline}"),
+            ("f", f"{self.fun:.12g}, {found.of_f}"),
+            ("certificate", "; ".join([found.measures, found.shape, *found.remarks])),
+            ("checked", found.how) if self.success else ("message", self.message),
+            ("work", f"{work}{c.epochs:.1f} epochs  =  {per_order}{passes}; method {self.method}"),
+        )
         return "\n".join(f"{name:<12} {text}" for name, text in lines)
 
     __repr__ = __str__

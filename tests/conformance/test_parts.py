@@ -149,7 +149,7 @@ def test_budgets_callbacks_and_interrupts_end_a_run_with_their_own_status(name):
     def interrupt(info: tercet.Info) -> None:
         raise KeyboardInterrupt
 
-    run = {"method": METHODS[name], "tol": 1e-300}
+    run = {"method": METHODS[name], "tol": 1e-20}
     assert tercet.minimize(problem, MODEL.x0, max_iterations=2, **run).nit <= 2
     spent = tercet.minimize(problem, MODEL.x0, max_epochs=1e-9, **run)
     assert spent.nit == 1  # the budget is looked at before an iteration

@@ -32,6 +32,21 @@ def test_f_rises_around_an_isolated_minimum_however_flat(power, c):
     assert t <= 10 * max(FIRST, (2 * VISIBLE * EPS * max(abs(c), 1e-300)) ** (1 / power))
 
 
+@pytest.mark.parametrize("edge", [1e-5, 0.1, 3.0, 77.0])
+@pytest.mark.parametrize("both", [True, False])
+def test_where_f_ends_before_it_rises_it_is_flat(edge, both):
+    """1 + x_1^2, and infinite where x_0 (or |x_0|) is beyond the edge."""
+
+    def f(x):
+        return np.inf if (abs(x[0]) if both else x[0]) > edge else 1.0 + x[1] ** 2
+
+    seen = look(f, [0.0, 0.0], [1.0, 0.0])
+    assert len(seen.free) == 1
+    assert seen.ray is None
+    rises = look(lambda x: f(x) + x[0] ** 2 / edge**2, [0.0, 0.0], [1.0, 0.0])
+    assert rises.free == ()
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("power", [3, 5])
 def test_an_odd_power_is_a_way_down_to_one_side(power, sign):

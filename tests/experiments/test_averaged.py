@@ -15,7 +15,7 @@ X = RNG.standard_normal((N, 3))
 Y = (X @ np.ones(3) + 0.5 * RNG.standard_normal(N) > 0).astype(float)
 PROBLEM = tercet.LinearModel(X, Y, "sigmoid_squares", l2=1e-2)
 START = np.array([0.5, -0.5, 1.0])
-RUN = {"order": 1, "tol": 1e-300}
+RUN = {"order": 1, "tol": 1e-20}
 
 
 def gradient(x):

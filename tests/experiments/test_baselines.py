@@ -13,7 +13,7 @@ X = RNG.standard_normal((500, 4))
 Y = (X @ np.ones(4) + RNG.standard_normal(500) > 0).astype(float)
 PROBLEM = tercet.LinearModel(X, Y, "logistic", l2=1e-1)
 BEST = tercet.minimize(PROBLEM).fun
-RUN = {"max_iterations": 3000, "max_epochs": 120, "order": 1, "tol": 1e-300}
+RUN = {"max_iterations": 3000, "max_epochs": 120, "order": 1, "tol": 1e-20}
 
 
 @pytest.mark.parametrize("method", [SVRG(0.02, 0.5), SAGA(50, 0.5)], ids=["SVRG", "SAGA"])
@@ -25,17 +25,17 @@ def test_they_converge_where_sgd_does_not(method):
 
 
 def test_what_an_iteration_costs():
-    svrg = tercet.minimize(PROBLEM, method=SVRG(0.02, 0.1, passes=0.1), max_iterations=6, order=1, tol=1e-300)
+    svrg = tercet.minimize(PROBLEM, method=SVRG(0.02, 0.1, passes=0.1), max_iterations=6, order=1, tol=1e-20)
     counts = np.diff(svrg.trace["gradient"], prepend=0)
     np.testing.assert_array_equal(counts, [500, 20, 20, 20, 20, 500])
-    saga = tercet.minimize(PROBLEM, method=SAGA(50, 0.1), max_iterations=4, order=1, tol=1e-300)
+    saga = tercet.minimize(PROBLEM, method=SAGA(50, 0.1), max_iterations=4, order=1, tol=1e-20)
     np.testing.assert_array_equal(np.diff(saga.trace["gradient"], prepend=0), [500, 10, 10, 10])
 
 
 @pytest.mark.parametrize("method", [SVRG(0.02, 0.5, passes=0.5), SAGA(20, 0.5)], ids=["SVRG", "SAGA"])
 def test_they_resume_bit_for_bit(method, tmp_path):
     path = tmp_path / "run.ckpt"
-    options = {"order": 1, "tol": 1e-300, "seed": 3}
+    options = {"order": 1, "tol": 1e-20, "seed": 3}
     whole = tercet.minimize(PROBLEM, method=method, max_iterations=40, **options)
     tercet.minimize(PROBLEM, method=method, max_iterations=17, checkpoint=path, **options)
     resumed = tercet.resume(path, PROBLEM, method=method, max_iterations=40)

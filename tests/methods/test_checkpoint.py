@@ -479,7 +479,7 @@ def sizes_along(path, method, iterations, **options):
     """The size of the file after each iteration."""
     sizes = []
     tercet.minimize(
-        PROBLEM, START, method=method, max_iterations=iterations, checkpoint=path, tol=1e-300,
+        PROBLEM, START, method=method, max_iterations=iterations, checkpoint=path, tol=1e-20,
         callback=lambda info: sizes.append(path.stat().st_size if path.exists() else 0), **options,
     )  # fmt: skip
     return sizes
@@ -519,7 +519,7 @@ def test_a_journal_that_outgrew_its_first_frame_is_written_anew(tmp_path, conver
         assert size <= base + max(base, room) + largest_frame
     # Each time there is more room, so that what is written anew adds up to no more than what was appended.
     assert sum(sizes[k] for k in anew) <= 2 * sum(np.maximum(np.diff(sizes), 0))
-    whole = tercet.minimize(PROBLEM, START, method=tercet.SGD(), max_iterations=310, tol=1e-300)
+    whole = tercet.minimize(PROBLEM, START, method=tercet.SGD(), max_iterations=310, tol=1e-20)
     assert_same(tercet.resume(path, PROBLEM, max_iterations=310), whole)
     assert not list(tmp_path.glob(".*"))
 

@@ -536,6 +536,10 @@ def quadratic(x: Any) -> Any:
         ({"tol": np.nan}, "tol=nan"),
         ({"tol": "small"}, "tol='small'"),
         ({"tol": np.array([1e-8, 1e-8])}, "tol=array"),
+        ({"tol": 1e-30}, "tol=1e-30"),
+        ({"tol": 5e-324}, "tol=5e-324"),
+        ({"tol": tercet.Tolerances(eps1=1e-300)}, "tol=1e-300"),
+        ({"tol": tercet.Tolerances(relative=5e-16)}, "relative=5e-16"),
         ({"order": 0}, "order=0"),
         ({"order": 4}, "order=4"),
         ({"order": "3"}, "order='3'"),
@@ -569,6 +573,38 @@ def test_a_bad_option_is_refused_before_any_work_with_its_name_and_value(options
             tercet.minimize(problem, start, **options)
         assert text in str(caught.value)
         assert "minimize(" in str(caught.value)
+
+
+@pytest.mark.parametrize("tol", [1e-12, tercet.Tolerances(relative=1e-8), tercet.Tolerances(eps1=1e-36)], ids=str)
+def test_what_double_precision_can_meet_and_single_cannot_is_refused_in_single_and_says_what_can_be_met(tol):
+    with pytest.raises(ValueError, match=r"minimize\(tol=.*ask for (\S+) or more") as caught:
+        tercet.minimize(quadratic, jnp.zeros(2, dtype=jnp.float32), tol=tol)
+    least = float(str(caught.value).split("ask for ")[1].split(" or more")[0].rstrip(","))
+    kind = "relative" if "relative" in str(caught.value) else "eps1"
+    met = tercet.Tolerances(**{kind: 1.1 * least}) if isinstance(tol, tercet.Tolerances) else 1.1 * least
+    assert tercet.minimize(quadratic, jnp.zeros(2, dtype=jnp.float32), tol=met).success
+    assert tercet.minimize(lambda x: float(x @ x), [1.0, 2.0], grad=lambda x: 2 * x, tol=tol).success
+
+
+def test_a_tolerance_in_tiny_units_is_taken_as_it_is_when_it_is_spelled_out():
+    tiny = tercet.minimize(lambda x: 1e-34 * quadratic(x), np.zeros(2), tol=tercet.Tolerances(eps1=1e-45), order=1)
+    assert tiny.success
+    np.testing.assert_allclose(tiny.x, 1.0, rtol=1e-10)
+
+
+@pytest.mark.parametrize("off", [1e-3, 1e-9])
+def test_where_rounding_keeps_a_tolerance_from_being_met_the_message_says_what_can_be(off):
+    """A gradient that is computed to `off`, and asked to be smaller."""
+
+    def grad(x):
+        return 2 * (x - 1.0) + off * np.cos(1e15 * x + np.arange(2))
+
+    result = tercet.minimize(
+        lambda x: float(np.sum((x - 1.0) ** 2)), [3.0, 0.0], grad=grad, hess=lambda x: 2 * np.eye(2), tol=1e-15, order=1
+    )
+    assert result.status is Status.ROUNDING
+    reach = float(result.message.split(" can be met here")[0].split()[-1])
+    assert 0.01 * off < reach < 10 * off
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,10 @@ from tercet.critical.errors import (
     digits,
     errors_of,
     spans_of,
+    step_across,
     told_from_zero,
     told_spans,
+    undone,
 )
 from tercet.critical.looks import (
     LOOKED,
@@ -136,7 +138,7 @@ class Examination:
             return chi3, []
         far = 1.0 / float(np.max(np.abs(y) / D))
         shows = not self.tolerances.relative or chi3 * far**3 / 6 > VISIBLE * of_f
-        return chi3, [Doubt(y, 3)] if shows else []
+        return chi3, [Doubt(y, 3, flat=self.tolerances.relative > 0.0)] if shows else []
 
     def proof(self, B: Matrix, curvature: Curvature, D: Vector) -> Proof | None:
         """A proof that x is beside a minimizer, and that as far as x was asked for no curvature changes by more than
@@ -264,8 +266,10 @@ class Examination:
             return 10.0 * float(np.cbrt(600.0 * sight.noise / cubic)) if cubic > 0 else 0.0
 
         def across(v: Vector) -> Callable[[Vector], Vector]:
-            beside = None if curvature is None else curvature.across(v, D)
-            return lambda x: np.zeros_like(x) if beside is None else -beside.solve(gradient(x))
+            if curvature is None:
+                return np.zeros_like
+            beside = curvature.across(v, D)
+            return lambda x: step_across(view.at(x), beside, v, D, sight.noise)
 
         self.notes.append(f"f looked at along {len(doubts)} direction{'s' * (len(doubts) > 1)}")
         doubts = [replace(each, v=each.v / float(np.max(np.abs(each.v) / D))) for each in doubts]
@@ -339,7 +343,10 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     found = errors.x if seen.within is None else errors.x + seen.within
     stands = seen.way_down is None and seen.ray is None
     rises, known = bool(doubts) and stands, t.order >= 3 or bool(curvature.seen.all())
-    converged = exam.close(errors, D, of_f, rises) and not (t.relative and seen.contradicted)
+    right = digits(exam.x, found, told_spans(far, found, D))
+    # Of an x without a right digit nothing is known, unless f had nothing to gain on the way that could be seen.
+    placed = right > 0.0 or exam.way.gained <= VISIBLE * of_f
+    converged = exam.close(errors, D, of_f, rises) and (not t.relative or (placed and not seen.contradicted))
     certificate = replace(
         blank,
         **told_by(seen, D, curvature.E),
@@ -350,7 +357,7 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
         condition=curvature.condition,
         error_f=errors.f,
         error_x=tuple(found.tolist()),
-        digits=digits(exam.x, found, told_spans(far, found, D)) if stands and converged and known else np.nan,
+        digits=right if stands and converged and known else np.nan,
         rounding_f=of_f,
         rounding_g=errors.noise,
         converged=converged,
@@ -360,14 +367,3 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     if proof is not None and certificate.holds and certificate.strict:
         certificate = replace(certificate, bound_x=tuple(proof.bound.tolist()))
     return certificate, seen.way_down
-
-
-def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:
-    """The curvature less what Newton's step may undo, |T[s, v, v]| >= v'Bv / 2: along a valley of minimizers f bends
-    only because x is beside it. A third-derivative product for each such v, the softest first, and one more."""
-    for k in np.flatnonzero(curvature.seen)[:LOOKED]:
-        v = curvature.E * curvature.V[:, k]
-        if abs(float(s @ point.third_product(v, v))) < 0.5 * float(curvature.values[k]):
-            break
-        curvature = replace(curvature, resolution=float(curvature.values[k]))
-    return curvature

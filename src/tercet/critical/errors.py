@@ -15,9 +15,10 @@ from math import log10, sqrt
 
 import numpy as np
 
-from tercet.critical.looks import FAR
+from tercet.critical.looks import EPS, FAR, LOOKED
 from tercet.critical.proof import Proof
 from tercet.frame import Reach
+from tercet.objectives.metered import MeteredPoint
 from tercet.once import once
 from tercet.records import Matrix, Vector
 from tercet.vectors import signs
@@ -39,19 +40,20 @@ class Curvature:
     values: Vector
     V: Matrix
     resolution: float
+    epsilon: float = EPS  # to which B is computed
 
     @staticmethod
     def of(B: Matrix, E: Vector, epsilon: float, D: Vector) -> Curvature:
         """One eigenvalue problem. A direction along which f bends by no more, over the spans D of x, than B is rounded
         by along the one where it bends most, is as if it did not bend."""
-        H = B * np.outer(E, E)
+        H = B * E * E[:, None]
         values, V = np.linalg.eigh(0.5 * (H + H.T))
         size, little = float(np.max(np.abs(values))), RESOLVED * epsilon * len(E)
         far = 1.0 / np.max(np.abs(V) * (E / D)[:, None], axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
             bends = np.abs(values) * far * far
             values = np.where(bends <= little * float(np.max(D * D * np.abs(np.diag(B)))), 0.0, values)
-        return Curvature(E, values, V, little * max(size, np.finfo(float).tiny))
+        return Curvature(E, values, V, little * max(size, np.finfo(float).tiny), epsilon)
 
     @once
     def seen(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -187,6 +189,32 @@ def digits(x: Vector, error: Vector, D: Vector) -> float:
     """
     worst = float(np.max(error / np.where(np.abs(x) > error, np.abs(x), D), initial=0.0))
     return float(np.clip(-log10(worst), 0.0, DIGITS)) if worst > 0 else DIGITS
+
+
+def undone(point: MeteredPoint, curvature: Curvature, s: Vector) -> Curvature:
+    """The curvature less what Newton's step may undo, |T[s, v, v]| >= v'Bv / 2: along a valley of minimizers f bends
+    only because x is beside it. A third-derivative product for each such v, the softest first, and one more."""
+    for k in np.flatnonzero(curvature.seen)[:LOOKED]:
+        v = curvature.E * curvature.V[:, k]
+        if abs(float(s @ point.third_product(v, v))) < 0.5 * float(curvature.values[k]):
+            break
+        curvature = replace(curvature, resolution=float(curvature.values[k]))
+    return curvature
+
+
+def step_across(there: MeteredPoint, beside: Curvature, v: Vector, D: Vector, noise: float) -> Vector:
+    """Newton's step across v at a point beside x, with the Hessian of x; where that leads no further down although f
+    slopes visibly, as across a valley that is flat like x^4, with its own."""
+    g, f = there.gradient(), there.value()
+    s = -beside.solve(g)
+    if float(np.abs(g) @ D) <= noise or (np.any(s) and there.view.at(there.x + s).value() < f):
+        return s
+    B = there.hessian()
+    if not np.all(np.isfinite(B)):
+        return s
+    lengths = Reach(D, D, np.abs(np.diag(B))).lengths(D, EPS**2)
+    here = Curvature.of(B, lengths, beside.epsilon, D).across(v, D)
+    return -here.solve(g) if here.seen.any() else s
 
 
 def newton_step(product: Callable[[Vector], Vector], g: Vector) -> tuple[Vector, bool]:

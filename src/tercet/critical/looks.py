@@ -21,6 +21,7 @@ EPS = float(np.finfo(float).eps)
 VISIBLE = 16.0  # a change of f by this many times its rounding error is seen
 BESIDE = (0.625, 0.75)  # eps to these powers, beside x: so far away rounding is another one, but f the same parabola
 STRIDE = 10.0
+EDGE = 8  # halvings, in search of the edge of the domain of f
 CLOSER = 60  # strides inward at the most
 NEAR = 1e-4  # spans of x: where f bends down for certain, so far out it is seen
 FAR = 1e3  # spans of x: as far as one looks
@@ -95,7 +96,8 @@ class Sight:
         """Look along v from t = first to t = last; where f falls, on to where it falls no more.
 
         Where f rises by more than the limit already at the first look, that was too far out, and the next is closer.
-        A bound ends the look; one that is nearer than the first look hides all.
+        A bound ends the look, and so does the edge of the domain of f; a bound that is nearer than the first look
+        hides all.
         """
         room = self.domain.room(self.x, v)
         if room < first:
@@ -117,8 +119,15 @@ class Sight:
                 seen, lowest, fall = min(seen, t), t, -change
             if t >= last:
                 return Side(np.inf, 0.0, wall=wall) if seen == np.inf else Side(seen, -fall, lowest, fall)
-            t = min(STRIDE * t, last)
+            inside, t = t, min(STRIDE * t, last)
             change = self.change(t * v)
+            for _ in range(EDGE):  # f may be infinite far out although it rises nowhere
+                if change < np.inf:
+                    break
+                last, wall = 0.5 * (inside + t), True
+                t, change = last, self.change(last * v)
+            else:
+                return Side(np.inf, 0.0, wall=True) if seen == np.inf else Side(seen, -fall, lowest, fall)
 
     def seen(self, s: Vector, change: float, t: float) -> bool:
         """Whether f(x + s) differs from f(x) by more than rounding does, at x and there, where it may do more: what f

@@ -43,6 +43,22 @@ class Tolerances:
         """The four numbers that belong to one tolerance."""
         return Tolerances(tol, tol ** (2 / 3), tol ** (1 / 3), min(10 * tol**0.5, 1e-3), order)
 
+    def within_reach(self, epsilon: float, least: float) -> Tolerances:
+        """Itself; ValueError where a precision has not the digits: `relative` within a few eps, eps_1 below `least`."""
+        if 0.0 < self.relative < 4 * epsilon:
+            raise ValueError(
+                f"minimize(tol=Tolerances(relative={self.relative!r})): the objective is computed to {epsilon:.1e}; "
+                f"ask for {4 * epsilon:.1e} or more."
+            )
+        if 0.0 < self.eps1 < least:
+            raise ValueError(
+                f"minimize(tol={self.eps1!r}): no gradient is told from 0 so finely where numbers have a precision of "
+                f"{epsilon:.1e}; ask for {least:.1e} or more, best for {epsilon:.1e} of what the gradient is made of, "
+                "or leave tol out: the default asks for digits and knows no units. Where the units of f are tiny, "
+                "Tolerances(eps1=...) is taken as it is."
+            )
+        return self
+
     @staticmethod
     def half(epsilon: float, order: int) -> Tolerances:
         """Half of the digits that the precision has: sqrt(eps) of each x_j, where f is within eps of its minimum."""

@@ -129,7 +129,7 @@ class Loop:
             x=self.bound.restore(x.copy()),
             fun=fun,
             status=status,
-            message=advice + raised + checked + unsaved,
+            message=advice + met(status, certificate) + raised + checked + unsaved,
             nit=len(self.rows),
             certificate=certificate,
             counts=self.run.meter.counts(),
@@ -175,6 +175,14 @@ class Loop:
         except (EvaluationError, NotFiniteError):
             return none
         return found if np.isfinite(found.chi1) else none
+
+
+def met(status: Status, found: Certificate) -> str:
+    """Where progress ended above eps_1: what could be met."""
+    if found.relative or status not in (Status.ROUNDING, Status.NOT_CERTIFIED) or not found.chi1 > found.eps1:
+        return ""
+    reach = max(found.chi1, np.nan_to_num(found.rounding_g))
+    return f" Asked was |g| <= {found.eps1:.1e}; {reach:.1e} can be met here."
 
 
 def raise_to_caller(error: EvaluationError) -> NoReturn:

@@ -58,6 +58,8 @@ PARTS: dict[str, type] = {
         AcceleratedTensor, AcceleratedCubic, NearOptimal, EstimateSequence, Unaccelerated, Reduced,
     )
 }  # fmt: skip
+FINEST = float(np.finfo(float).eps)
+SINGLE = float(np.finfo(np.float32).eps)
 THIRD_ORDER_LIMIT = 3000  # up to this many variables a third-order certificate is asked for by default
 
 
@@ -201,13 +203,14 @@ def tolerances_of(tol: Tolerance, order: int, epsilon: float) -> Tolerances:
     """What a tolerance asks of a point in a precision; ValueError where that has not the digits."""
     if tol is None:
         return Tolerances.half(epsilon, order)
-    asked = Tolerances.of(tol, order) if isinstance(tol, int | float) else replace(tol, order=order)
-    if 0.0 < asked.relative < 4 * epsilon:
-        raise ValueError(
-            f"minimize(tol=Tolerances(relative={asked.relative!r})): the objective is computed to {epsilon:.1e}; "
-            f"ask for {4 * epsilon:.1e} or more."
-        )
-    return asked
+    if isinstance(tol, int | float):
+        return Tolerances.of(tol, order).within_reach(epsilon, epsilon**1.5)
+    return replace(tol, order=order).within_reach(epsilon, faintest(epsilon))
+
+
+def faintest(epsilon: float) -> float:
+    """Numbers below it have fewer digits than the precision."""
+    return float(np.finfo(float if epsilon < SINGLE else np.float32).tiny) / epsilon
 
 
 def given_again(tol: Any) -> Tolerance:
@@ -308,6 +311,7 @@ def check_budgets(**budgets: Any) -> None:
             raise ValueError(f"minimize({name}={value!r}): give a finite number.")
         if name == "max_iterations" and number(value) != int(number(value)):
             raise ValueError(f"minimize({name}={value!r}): give a whole number.")
+    tolerances_of(budgets.get("tol"), 3, FINEST)  # before anything is called; again once its precision is known
 
 
 def check_checkpoint(path: Any, every: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tercet.control.curvature import Renewing
 from tercet.control.sigma import Begin, SigmaRule, as_it_is
 from tercet.control.third import Purchase
-from tercet.frame import Euclidean, Units
+from tercet.frame import AsGiven, Euclidean, Natural, Units
 from tercet.methods.guarantee import Guarantee, guarantee_of
 from tercet.methods.policy import Completed, Independent, Nested, Policy
 from tercet.methods.run import Run
@@ -137,7 +137,8 @@ class Parts:
             dense = Dense(whole=settings.sigma.first().sigma3 > 0.0)  # a sigma is that of the paper's model: all of T
             subsolver = GaussNewton.suited(traits) if traits.residuals else dense if formed else wide
         needs = needs_of(subsolver, traits, rule)
-        units = Euclidean() if needs.own_units else settings.units
+        given = run.as_given and isinstance(settings.units, Natural)
+        units = Euclidean() if needs.own_units else AsGiven() if given else settings.units
         third = Purchase(
             settings.worth if settings.order >= 3 and (traits.buys_third or settings.worth == inf) else 0.0,
             traits.forms_third or needs.linear,

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from tercet.critical.tolerances import Tolerances
 from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Objective, Traits
@@ -55,12 +53,15 @@ class Run:
         make = getattr(own, "shuffle", None)  # of an objective that keeps its terms on disk or on a device
         full, shuffle = metered.over(None), (make and make(seed)) or Shuffle(n, seed)
         scales = getattr(own, "scales", None)
-        if scales is None and n > 1 and not metered.traits.residuals:
-            scales = np.ones(d)  # of a sum that knows none, x is taken as given (docs/decisions/012)
         traits = metered.traits
         if domain.bounded:  # a search over a span of directions knows no bounds
             traits = replace(traits, images=False)
         return Run(metered, x0, seed, tolerances, meter, traits, full, scales, shuffle, n, d, begun, domain)
+
+    @property
+    def as_given(self) -> bool:
+        """Whether it is of a sum that knows no scales: its x is taken as given (docs/decisions/012)."""
+        return self.scales is None and self.n > 1 and not self.traits.residuals
 
     def sample(self, m: int) -> MeteredView:
         """The first m terms of the shuffled order, or all of them."""

@@ -78,6 +78,9 @@ def iterate(run: Run, parts: Parts, state: State) -> tuple[State, Row | Status]:
             break
         state = verdict.state  # the run stands elsewhere, or looks another way
         if verdict.due:
+            if state.kept is None:
+                state, at = parts.policy.expand(run, parts, state)
+                ask = asked(parts, state, at)
             break
     if isinstance(verdict, End):
         return replace(state, certificate=verdict.certificate, point=verdict.point or state.point), verdict.status

@@ -11,6 +11,7 @@ import numpy as np
 from tercet.critical.bounded import certify_in
 from tercet.critical.certify import Travelled
 from tercet.critical.errors import sizes
+from tercet.critical.looks import VISIBLE
 from tercet.methods.parts import Parts
 from tercet.methods.phases import DESCENT, PATIENCE, Leaving
 from tercet.methods.run import Run
@@ -67,7 +68,7 @@ def stop(
     away = step is not None and goes_away(run, state, at, step)
     if not (away or memory.stuck >= PATIENCE or is_due(run, state, at, step)):
         return None
-    return conclude(run, state, at, restart, away)
+    return conclude(run, state, at, restart, away, 0.0 if step is None else step.quadratic.decrease)
 
 
 def again(at: Expansion) -> MeteredPoint:
@@ -121,10 +122,13 @@ def goes_away(run: Run, state: State, at: Expansion, step: Step) -> bool:
     return float(np.max(np.abs(at.model.frame.lift(step.s)) / at.model.reach.spans)) >= AWAY
 
 
-def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State], away: bool) -> End | Turn:
+def conclude(
+    run: Run, state: State, at: Expansion, restart: Callable[[], State], away: bool, promised: float
+) -> End | Turn:
     """The certificate at x; where it fails for curvature or the third derivative, the way down.
 
-    Where x goes away and f is flat that way as far as it can be seen, there is no minimizer: FLAT.
+    Where x goes away and f is flat that way as far as it can be seen, there is no minimizer: FLAT. A step that promises
+    a visible decrease, as beside a minimum of 0 until numbers end, is taken.
     """
     memory, way = state.memory, Travelled(state.memory.reach, gained(state, at), away)
     fresh = again(at)
@@ -150,14 +154,15 @@ def conclude(run: Run, state: State, at: Expansion, restart: Callable[[], State]
         return end(Status.FLAT)
     if memory.stuck >= PATIENCE:
         return end(Status.UNBOUNDED if steeper(state, at) else Status.ROUNDING)
-    if certificate.converged or memory.closer < CLOSEST:
+    seen = promised > VISIBLE * certificate.rounding_f
+    if certificate.converged or (memory.closer < CLOSEST and not seen):
         return end(Status.NOT_CERTIFIED)
-    closer = memory.closer if away else CLOSER * memory.closer
-    rounding, looked = np.fmax(memory.rounding, certificate.rounding_f), away or memory.looked
-    later = replace(memory, closer=closer, looked=looked, rounding=rounding)
-    if anew:  # another step can be made of what the certificate paid for
-        return Turn(replace(state, memory=later, point=fresh, kept=None))
-    return Turn(replace(state, memory=later, kept=at), due=True)
+    closer = memory.closer if away or memory.closer < CLOSEST else CLOSER * memory.closer
+    later = replace(memory, closer=closer, looked=away or memory.looked, rounding=certificate.rounding_f)
+    moved = replace(state, memory=later, kept=at)
+    if anew:  # the step is made of what the certificate paid for
+        moved = replace(moved, point=fresh, kept=None)
+    return Turn(moved, due=True)
 
 
 def steeper(state: State, at: Expansion) -> bool:
