@@ -7,6 +7,7 @@ import pytest
 
 import tercet
 from tercet import Status
+from tests.critical.problems import polynomial
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -133,3 +134,16 @@ def test_who_takes_part_does_not_depend_on_how_large_a_parameter_happens_to_be(u
         found = tercet.certify(model, x)
         assert found.holds
         assert found.involved == (1, 2)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # steps of differences lead far out
+def test_no_more_digits_are_claimed_than_are_right_where_all_derivatives_are_differences():
+    """Central differences miss T h^2 / 6 of the gradient, and x by what that does."""
+    above = []
+    for seed in range(25):
+        known = polynomial(seed)
+        result = tercet.minimize(known.fun, known.x0, max_iterations=100)
+        if result.success:
+            above.append(result.certificate.digits - known.digits(result.x))
+    assert len(above) >= 5
+    assert max(above) <= 1.0

@@ -183,6 +183,11 @@ class Examination:
         self.off, self.rounded = max(map(abs, missed)), known
         return np.where(np.isfinite(off), off, 0.0), max(known, second)
 
+    def truncated(self, third: Callable[[Vector], Vector]) -> Vector:
+        """About what central differences of f miss of g: T[h, h] / 6 for steps h along all axes, to either side."""
+        signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], size=len(self.x))
+        return third(self.traits.stride * np.maximum(1.0, np.abs(self.x)) * signs) / 6.0
+
     def edges(self, B: Matrix, D: Vector) -> list[Doubt]:
         """A direction along which f beside x is not what its derivatives say: at an edge, or where they are wrong."""
         far = self.traits.epsilon * float(np.abs(self.g) @ D + D @ np.abs(B) @ D)
@@ -323,6 +328,7 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     noise, of_f = exam.rounding()
     proof = exam.proof(B, curvature, D)
     third = proof or ((lambda s: point.third_product(s, s)) if t.order >= 3 else None)
+    noise = np.hypot(noise, exam.truncated(third)) if third is not None and exam.traits.stride else noise
     errors = errors_of(curvature, exam.g, np.where(B.any(axis=1), noise, 0.0), third, exam.x, epsilon)
     chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
     sure = curvature

@@ -43,6 +43,7 @@ class CallObjective:
             forms_third=self.has("third") or (not self.secants and self.d <= FORMED_THIRD // 4),
             buys_third=not self.secants or self.has("third", "tvp"),
             blur=10.0 * EPS ** (2 / 3 if self.has("grad") else 1 / 2) if self.secants else 0.0,
+            stride=0.0 if self.has("grad") else EPS ** (1 / 3),
             provenance="derivatives as given"
             + (f"; {', '.join(made)} by differences, good to fewer digits" if made else ""),
         )
