@@ -22,6 +22,7 @@ from tercet.critical.errors import (
     RESOLVED,
     Curvature,
     Errors,
+    difference_steps,
     digits,
     errors_of,
     spans_of,
@@ -90,6 +91,7 @@ class Examination:
     def __post_init__(self) -> None:
         self.g, self.x = self.point.gradient(), self.point.x
         self.notes = [self.traits.provenance]
+        self.steps = difference_steps(self.x, self.traits.stride, self.seed)
         self.off = self.rounded = 0.0  # how far f beside x misses its polynomial, and what rounding explains of that
 
     @once
@@ -165,12 +167,12 @@ class Examination:
         """How g and f differ from their Taylor polynomials a few units in the last place of x away: their rounding.
 
         Rounding that stays the same so close by is seen in the second differences of f further out. Where f is not even
-        finite so close by, nothing is known of x as a minimizer."""
-        few = 4.0 * self.traits.epsilon * signs(len(self.x), self.seed)
+        finite so close by, nothing is known of x as a minimizer. A g of differences is rounded as f is."""
+        few, steps = 4.0 * self.traits.epsilon * signs(len(self.x), self.seed), self.steps
         beside = self.point.view.first_at(self.x * (1.0 + few))
         step, f = beside.x - self.x, self.point.value()
         with np.errstate(over="ignore", invalid="ignore"):
-            off = beside.gradient() - self.g - self.point.hessian_product(step)
+            off = np.zeros(0) if steps.size else beside.gradient() - self.g - self.point.hessian_product(step)
             first = abs(beside.value() - f - float(self.g @ step))
             missed, sizes = zip(*(self.missed(y) for y in self.around), strict=True)
             second = 0.5 * abs(sum(missed))
@@ -181,12 +183,8 @@ class Examination:
             raise NotFiniteError("value")
         known = max(self.traits.epsilon * abs(f), first, FAINTEST)
         self.off, self.rounded = max(map(abs, missed)), known
-        return np.where(np.isfinite(off), off, 0.0), max(known, second)
-
-    def truncated(self, third: Callable[[Vector], Vector]) -> Vector:
-        """About what central differences of f miss of g: T[h, h] / 6 for steps h along all axes, to either side."""
-        signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], size=len(self.x))
-        return third(self.traits.stride * np.maximum(1.0, np.abs(self.x)) * signs) / 6.0
+        rounded = max(known, second)
+        return (rounded / np.abs(steps) if steps.size else np.where(np.isfinite(off), off, 0.0)), rounded
 
     def edges(self, B: Matrix, D: Vector) -> list[Doubt]:
         """A direction along which f beside x is not what its derivatives say: at an edge, or where they are wrong."""
@@ -328,7 +326,8 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     noise, of_f = exam.rounding()
     proof = exam.proof(B, curvature, D)
     third = proof or ((lambda s: point.third_product(s, s)) if t.order >= 3 else None)
-    noise = np.hypot(noise, exam.truncated(third)) if third is not None and exam.traits.stride else noise
+    if t.order >= 3 and exam.steps.size:  # central differences of f miss T[h, h] / 6 of g
+        noise = np.hypot(noise, point.third_product(exam.steps, exam.steps) / 6.0)
     errors = errors_of(curvature, exam.g, np.where(B.any(axis=1), noise, 0.0), third, exam.x, epsilon)
     chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
     sure = curvature
