@@ -340,12 +340,12 @@ def independent(directions: list[Vector]) -> tuple[Vector, ...]:
 
 
 def told_by(seen: Seen, D: Vector, E: Vector) -> dict[str, Any]:
-    """What looks at f told; an x_j takes part in a direction where it moves by a twentieth of the most, in its spans D,
-    or in lengths E along which each alone bends f by as much: what cancels there is of one size."""
+    """What looks at f told; an x_j takes part where a twentieth of it lies in the span of the directions in which f is
+    flat, in its spans D, or in lengths E along which each alone bends f by as much: what cancels is of one size."""
     told: dict[str, Any] = {}
     if seen.free:
-        parts = [np.abs(v) / unit for v in seen.free for unit in (D, E)]
-        involved = np.flatnonzero(np.any([part > 0.05 * part.max() for part in parts], axis=0))
+        bases = [np.stack(independent([v / unit for v in seen.free])) for unit in (D, E)]
+        involved = np.flatnonzero(np.any([np.linalg.norm(Q, axis=0) > 0.05 for Q in bases], axis=0))
         told["involved"] = tuple(int(j) for j in involved)
         told["kernel"] = tuple(tuple((v / np.linalg.norm(v)).tolist()) for v in seen.free)
     if seen.way_down is not None:
