@@ -281,3 +281,20 @@ def test_the_minimizer_over_a_full_matrix_meets_the_conditions_in_its_eigenvecto
     g = np.random.default_rng(d).standard_normal(d)
     s, mu = Tridiagonal.of(B).minimize(g, sigma, power, radius)
     assert_global_minimizer(values, vectors.T @ g, sigma, power, radius, vectors.T @ s, mu)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("curvature", [-4.0, -1.0, 0.0, 1.0])
+def test_an_eigenvalue_that_is_rounding_leads_nowhere(seed, curvature):
+    """B is singular but for some eps: the step is Newton's over the others, not one as long as the radius."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(3, 30))
+    Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    values = 10.0 ** rng.uniform(-3, 0, d)
+    values[0], values[-1] = curvature * np.finfo(float).eps, 1.0
+    B = (Q * values) @ Q.T
+    B = 0.5 * (B + B.T)
+    g = 1e-9 * Q[:, 1:] @ rng.standard_normal(d - 1)
+    s, _ = Tridiagonal.of(B).minimize(g, 0.0, 3, 1e3)
+    exact = -Q[:, 1:] @ ((Q[:, 1:].T @ g) / values[1:])
+    assert np.linalg.norm(s) <= 2 * np.linalg.norm(exact) + 1e-6

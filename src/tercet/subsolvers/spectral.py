@@ -137,10 +137,10 @@ def regularized_step(T: Tridiagonal, c: Vector, sigma: float, power: int, radius
     rho = min(radius, (mu/sigma)^(1/(p-2))) is the length that goes with mu; the left side is nearly linear in mu.
     """
     guess = np.inf
-    if T.floor == 0.0:
+    if T.floor <= RESOLVED * EPS * T.bound:
         if not c.any():
             return np.zeros_like(c), 0.0
-        solve = T.solver(EPS * T.bound)  # an eigenvalue that is 0 but for rounding leads nowhere
+        solve = T.solver(EPS * T.bound)  # an eigenvalue that is 0 but for rounding leads nowhere, also one below 0
         if solve is not None:
             s = -solve(c)
             r = length(s)
