@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tercet.critical.certify import Travelled, certify
-from tercet.critical.errors import DIGITS
+from tercet.critical.certify import certify
+from tercet.critical.errors import DIGITS, Travelled
 from tercet.critical.looks import WayDown
 from tercet.critical.tolerances import Tolerances
 from tercet.domain import Box, Domain

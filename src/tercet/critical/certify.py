@@ -22,9 +22,11 @@ from tercet.critical.errors import (
     RESOLVED,
     Curvature,
     Errors,
+    Travelled,
     difference_steps,
     digits,
     errors_of,
+    sizes,
     spans_of,
     step_across,
     told_from_zero,
@@ -61,18 +63,6 @@ BEYOND = 10.0  # looks begin this many times as far out as x may be wrong
 NEAREST = 0.1  # spans of x, where looks begin at the latest: a hill that x came over is not to be stepped over
 FAINTEST = float(np.finfo(float).tiny / np.finfo(float).eps)  # numbers below it lose digits
 UNSURE = 0.01  # of a row of B: where rounding changes it by more, it is not told from 0
-
-
-@dataclass(frozen=True, eq=False)
-class Travelled:
-    """What a run knows of the way to a point: how far each x_j reached, and how far f fell.
-
-    Where x goes away, a change of f that is nothing beside how far it fell is not looked for.
-    """
-
-    reach: Reach
-    gained: float = np.nan  # nan: there was no way
-    away: bool = False
 
 
 @dataclass(eq=False)
@@ -233,6 +223,13 @@ class Examination:
         there = self.point.view.at(self.x + errors.s).value()  # where rounding is not seen beside x, it is there
         return not self.point.value() - there > SHOWS * errors.f
 
+    def idle(self, way: WayDown, D: Vector) -> bool:
+        """Whether a fall ends where looks begin, which is about where x may be, and where f is flat like x^3 or more no
+        more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f."""
+        r, gained = self.tolerances.relative, np.nan_to_num(self.way.gained, nan=0.0, posinf=0.0)
+        near = np.abs(way.s) <= BEYOND * r * sizes(self.x, way.s, D)
+        return r > 0.0 and way.fall <= r**3 * gained and bool(np.all(near))
+
     def look(
         self,
         doubts: list[Doubt],
@@ -329,22 +326,12 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     if t.order >= 3 and exam.steps.size:  # central differences of f miss T[h, h] / 6 of g
         noise = np.hypot(noise, point.third_product(exam.steps, exam.steps) / 6.0)
     errors = errors_of(curvature, exam.g, np.where(B.any(axis=1), noise, 0.0), third, exam.x, epsilon)
-    chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
-    sure = curvature
-    if t.order >= 2:
-        lowest = vectors[:, :1] if not t.relative and chi2 > t.eps2 else curvature.falling()
-        chi2, edges = exam.on_cone(chi2) if chi2 > 0.0 else (chi2, [])
-        doubts = [*(Doubt(v, 2) for v in lowest.T[:LOOKED]), *edges]
-    if t.order >= 3:
-        flat = curvature.flat() if t.relative else vectors[:, np.abs(values) <= t.zeta]
-        V = np.linalg.qr(flat)[0] if t.relative and flat.size else flat
-        chi3, more = exam.third(V, D, of_f)
-        sure = undone(point, curvature, errors.s) if proof is None else curvature
-        doubts += more + directions(sure.flat()) + ([Doubt(errors.e, 3)] if errors.regular is False else [])
-        doubts += exam.shallow(curvature, D) if t.relative and proof is None else []
+    chi2, chi3, doubts = measured(exam, (values, vectors), curvature, errors, D, of_f, proof)
     left = np.where(told, exam.g + point.hessian() @ errors.s, 0.0)
     doubts += exam.edges(B, D)
     seen = exam.look(doubts, D, errors.e, of_f, left, curvature)
+    if seen.way_down is not None and exam.idle(seen.way_down, D):
+        seen = replace(seen, way_down=None)
     found = errors.x if seen.within is None else errors.x + seen.within
     stands = seen.way_down is None and seen.ray is None
     rises, known = bool(doubts) and stands, t.order >= 3 or bool(curvature.seen.all())
@@ -372,3 +359,29 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     if proof is not None and certificate.holds and certificate.strict:
         certificate = replace(certificate, bound_x=tuple(proof.bound.tolist()))
     return certificate, seen.way_down
+
+
+def measured(
+    exam: Examination,
+    eigen: tuple[Vector, Matrix],
+    curvature: Curvature,
+    errors: Errors,
+    D: Vector,
+    of_f: float,
+    proof: Proof | None,
+) -> tuple[float, float, list[Doubt]]:
+    """chi_2 and chi_3, and the directions in which derivatives leave doubt."""
+    t, (values, vectors) = exam.tolerances, eigen
+    chi2, chi3, doubts = (0.0 if values[0] >= 0 else -float(values[0])), np.nan, list[Doubt]()
+    if t.order >= 2:
+        lowest = vectors[:, :1] if not t.relative and chi2 > t.eps2 else curvature.falling()
+        chi2, edges = exam.on_cone(chi2) if chi2 > 0.0 else (chi2, [])
+        doubts = [*(Doubt(v, 2) for v in lowest.T[:LOOKED]), *edges]
+    if t.order >= 3:
+        flat = curvature.flat() if t.relative else vectors[:, np.abs(values) <= t.zeta]
+        V = np.linalg.qr(flat)[0] if t.relative and flat.size else flat
+        chi3, more = exam.third(V, D, of_f)
+        sure = undone(exam.point, curvature, errors.s) if proof is None else curvature
+        doubts += more + directions(sure.flat()) + ([Doubt(errors.e, 3)] if errors.regular is False else [])
+        doubts += exam.shallow(curvature, D) if t.relative and proof is None else []
+    return chi2, chi3, doubts

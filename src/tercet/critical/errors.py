@@ -33,6 +33,18 @@ PRODUCTS = 100  # with B, for Newton's step where B is not formed
 
 
 @dataclass(frozen=True, eq=False)
+class Travelled:
+    """What a run knows of the way to a point: how far each x_j reached, and how far f fell.
+
+    Where x goes away, a change of f that is nothing beside how far it fell is not looked for.
+    """
+
+    reach: Reach
+    gained: float = np.nan  # nan: there was no way
+    away: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class Curvature:
     """EBE = V diag(values) V' with E_j = 1/sqrt(|B_jj|): its diagonal is 1, and it knows no units."""
 

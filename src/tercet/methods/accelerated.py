@@ -12,8 +12,8 @@ import numpy as np
 from tercet.checks import flag, positive
 from tercet.control.judge import EPS, rounded
 from tercet.control.sigma import Control
-from tercet.critical.certify import Travelled, certify
-from tercet.critical.errors import sizes
+from tercet.critical.certify import certify
+from tercet.critical.errors import Travelled, sizes
 from tercet.frame import SAME, Frame, Reach, Scaled
 from tercet.methods.run import Run, refuse_bounds
 from tercet.methods.saved import need, vector

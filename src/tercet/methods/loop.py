@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tercet.critical.bounded import certify_in
-from tercet.critical.certify import Travelled
+from tercet.critical.errors import Travelled
 from tercet.methods.checkpoint import Writer
 from tercet.methods.guarantee import summarize
 from tercet.methods.progress import Progress

@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 
 from tercet.critical.bounded import certify_in
-from tercet.critical.certify import Travelled
-from tercet.critical.errors import sizes
+from tercet.critical.errors import Travelled, sizes
 from tercet.critical.looks import VISIBLE
 from tercet.methods.parts import Parts
 from tercet.methods.phases import DESCENT, PATIENCE, Leaving
