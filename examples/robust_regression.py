@@ -115,7 +115,7 @@ def picture(errors: dict[str, list[float]], data: Data, ours: np.ndarray, path: 
     right.hist(residuals[data.good], bins, color=BLUE, alpha=0.8, label="good rows")
     right.hist(residuals[~data.good], bins, color=VERMILION, alpha=0.8, label="outliers")
     right.set(xlabel="residual of the Welsch fit with 30 % outliers", ylabel="rows", yscale="log")
-    right.legend(frameon=False)
+    right.legend(frameon=False, loc="upper right")  # searching for the best place takes long among many points
     return save(figure, path)
 
 

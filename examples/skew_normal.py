@@ -174,7 +174,7 @@ def picture(sample: np.ndarray, start: np.ndarray, x: np.ndarray, path: Path) ->
     for p, color, style, name in ((start, VERMILION, "--", "start, alpha = 0"), (x, BLUE, "-", "certified maximum")):
         left.plot(y, scipy.stats.skewnorm.pdf(y, p[2], p[0], np.exp(p[1])), style, color=color, label=name)
     left.set(xlabel="y", ylabel="density")
-    left.legend(frameon=False)
+    left.legend(frameon=False, loc="upper right")
     alphas = np.linspace(-2, 1.75 * x[2], 121)
     right.plot(alphas, profile(sample, alphas, x), color=BLACK)
     level = len(sample) * (float(at(VALUE, sample)(x)) - float(at(VALUE, sample)(start)))
