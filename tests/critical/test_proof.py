@@ -138,7 +138,8 @@ def test_the_third_derivative_stays_below_what_is_said_of_it_everywhere():
         rng = np.random.default_rng(seed)
         d = len(problem.bind(None).x0)
         V = rng.standard_normal((d, d))
-        top = point_at(problem, np.zeros(d)).limits(V).third
+        point = point_at(problem, np.zeros(d))
+        top = point.ask("value", point.able.limits, V, price=0).third
         scale = problem.scales
         for _ in range(50):
             point = point_at(problem, scale * rng.standard_normal(d) * 10.0 ** rng.uniform(-2, 1))

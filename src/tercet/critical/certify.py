@@ -293,10 +293,11 @@ def certify(
     """The certificate of a point up to the order asked for, and a way down where one is seen.
 
     A gradient (usually known), and for the rounding errors another, three values and, where a row of B may be nothing
-    else, two products with B beside x; a Hessian (dense) or some 20-60 products (Lanczos), for order 3 a
-    third-derivative product along Newton's step; over a near-kernel one evaluation of all third derivatives where a
-    bound suffices, else the products of a power iteration, and values of f. With `brief`, and where only chi_1 <= eps_1
-    is asked, the gradient alone. `way` is what is known of how x was reached; f is looked at in the domain only.
+    else, two products with B beside x; a Hessian (dense) or some 20-60 products (Lanczos). For order 3, where nothing
+    is proved, a third-derivative product along Newton's step; over a near-kernel one evaluation of all third
+    derivatives where a bound suffices, else the products of a power iteration, and values of f. With `brief`, and
+    where only chi_1 <= eps_1 is asked, the gradient alone. `way` is what is known of how x was reached; f is looked
+    at in the domain only.
     """
     t = tolerances
     exam = Examination(point, t, traits, seed, way or Travelled(Reach.of(point.x)), domain)

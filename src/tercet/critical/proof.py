@@ -56,7 +56,7 @@ def proved(point: MeteredPoint, B: Matrix, g: Vector) -> Proof | None:
     except np.linalg.LinAlgError:
         return None
     R = E[:, None] * root.T
-    limits, rows, d = point.limits(R), np.abs(R), len(g)
+    limits, rows, d = point.ask("value", point.able.limits, R, price=0), np.abs(R), len(g)  # it takes no term
     tau = size(R.T @ B @ R - np.eye(d)) + float(np.sum(root * root)) * float(np.sum(E * E * limits.hessian))
     tau += 4 * d * EPS * size(rows.T @ np.abs(B) @ rows)
     eta = UP * (size(R.T @ g) + size(rows.T @ (limits.gradient + d * EPS * np.abs(g))))

@@ -14,7 +14,6 @@ import numpy as np
 from tercet.objectives.base import NotFiniteError, Objective, Priced, Traits, View, group_errors, traits_of
 from tercet.objectives.capabilities import (
     Abilities,
-    Limits,
     abilities,
     add_up,
     hessian_from_products,
@@ -189,11 +188,6 @@ class MeteredPoint:
         """A bound on |third f(x)[y]^3| over the span of V; one evaluation of each term, none where it is infinite."""
         own = self.able.third_bound
         return np.inf if own is None else self.ask("third", own, V, tight, finite=False)
-
-    def limits(self, V: Matrix) -> Limits:
-        """What holds of f for certain, which takes no term, where the objective tells (`able.limits`)."""
-        assert self.able.limits is not None
-        return self.ask("value", self.able.limits, V, price=0)
 
     @property
     def carry(self) -> Carry:
