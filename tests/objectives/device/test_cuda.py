@@ -6,6 +6,7 @@ import pytest
 import tercet
 import tercet.torch
 from tercet.cli import main
+from tercet.objectives.device import triangle
 from tercet.objectives.device.arrays import TorchArrays
 from tercet.objectives.device.cupyarrays import CupyArrays
 from tercet.objectives.device.formulas import PlainFormulas, formulas_of, told
@@ -183,3 +184,28 @@ def test_residuals_are_reduced_where_they_lie():
     assert found[1].rows.shape == (21, 21)
     same(found[1].gram, found[0].gram, 1e-12)
     same(found[1].root.T @ found[1].image, found[0].root.T @ found[0].image, 1e-12)
+
+
+def triangles():
+    if triangle.torch_serves(torch.device("cuda", 0)):
+        yield triangle.torch_add_gram
+    cupy = pytest.importorskip("cupy")
+    if triangle.cupy_serves(0):
+        lent = cupy.from_dlpack
+        yield lambda total, A, c: torch.from_dlpack(
+            triangle.cupy_add_gram(None if total is None else lent(total), lent(A), lent(c))
+        )
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 8, 31, 50, 64, 65, 99, 100, 127, 128])
+def test_a_triangle_of_tiles_is_the_product(d):
+    draw = torch.Generator("cuda").manual_seed(d)
+    whole = torch.randn((70_001, d + 1), dtype=torch.float64, device="cuda", generator=draw)
+    c = torch.randn(len(whole), dtype=torch.float64, device="cuda", generator=draw)
+    for A in (whole[:, :d].contiguous(), whole[:64, 1:], whole.T.contiguous().T[:999, 1:]):
+        w = c[: len(A)]
+        wanted = A.T @ (w[:, None] * A) + A[:5].T @ (w[:5, None] * A[:5])
+        for add in triangles():
+            total = add(add(None, A, w), A[:5], w[:5]).sum(0)
+            same(total.cpu(), wanted.cpu(), 1e-12)
+            assert bool((total == total.T).all())

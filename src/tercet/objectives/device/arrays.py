@@ -42,7 +42,7 @@ class Arrays(Protocol):
 
     xp: Any  # the namespace of the library
     whole: bool  # elementwise formulas are compiled, or scattered over devices, and take all rows at once
-    fused: bool  # a Gram matrix needs no second copy of the rows
+    swept: float  # columns up to which a Gram matrix needs no second copy of the rows
     mixed: bool  # products take rows as they are stored, also where sums are wider
     accelerated: bool  # other processors than the host's do the work
     device: str  # in words
@@ -148,8 +148,8 @@ def triton_formulas(device: Any, kind: Any, loss: DeviceLoss) -> Formulas | None
 class PlainArrays:
     """Any library that has the array API's `__array_namespace__`; also what the others are measured by."""
 
-    whole = False
-    fused = mixed = False
+    whole = mixed = False
+    swept = 0.0
     accelerated = False  # as far as is known
 
     def __init__(self, xp: Any, device: Any, data: Any, kind: Any):
@@ -248,7 +248,8 @@ class TorchArrays:
         self.expit = torch.sigmoid
         self.accelerated = device.type != "cpu"
         self.sweep: Any = fused_products(device) if self.kind == np.float64 else None
-        self.fused = self.mixed = self.sweep is not None
+        self.mixed = self.sweep is not None
+        self.swept = np.inf if self.mixed else 0.0
         self.buffer: Any = None
 
     def put(self, values: Any) -> Array:

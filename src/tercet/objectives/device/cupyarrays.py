@@ -1,4 +1,4 @@
-"""CuPy arrays: random orders and row numbers by CuPy itself, batched products by its matmul."""
+"""CuPy arrays: random orders and row numbers by CuPy itself, Gram matrices by a kernel or by its batched matmul."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tercet.objectives.device import triangle
 from tercet.objectives.device.arrays import Array, batches_of
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 class CupyArrays:
     """CuPy arrays; row numbers and random orders by CuPy itself, batched products by its matmul."""
 
-    whole = False
-    fused = mixed = False
+    whole = mixed = False
     accelerated = True
 
     def __init__(self, device: Any, data: Any, kind: Any):
@@ -27,6 +27,7 @@ class CupyArrays:
 
         self.xp, self.place, self.device = cupy, device, f"cuda:{device.id}"
         self.data, self.kind, self.expit = np.dtype(data), np.dtype(kind), expit
+        self.swept = float(triangle.MOST if kind == np.float64 and triangle.cupy_serves(device.id) else 0)
         self.buffer: Any = None
 
     def put(self, values: Any) -> Array:
@@ -94,6 +95,8 @@ class CupyArrays:
 
     def add_gram(self, total: Array | None, A: Array, c: Array) -> Array:
         """total + A' diag(c) A: d x d matrices of as many parts of the rows as make a device busy."""
+        if A.shape[1] <= self.swept:
+            return triangle.cupy_add_gram(total, A, c)
         (m, d), b = A.shape, batches_of(A.shape[1])
         k, rest = m // b, m % b
         if self.buffer is None or self.buffer.size < m * d:

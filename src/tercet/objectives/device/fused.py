@@ -13,6 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
+from tercet.objectives.device import triangle
+
 STEP, STAGES = 16, 3  # rows of one product, and how many of them are under way
 WAVES = 8  # blocks for each processor of a device
 LEAST = 4  # products in each
@@ -103,6 +105,8 @@ def add_gram(total: Any, A: Any, c: Any) -> Any:
     """total[p] + A' diag(c) A over part p of the rows; None is nothing."""
     m, d = A.shape
     block, warps = block_of(d)
+    if block < d <= triangle.MOST and A.dtype == torch.float64 and triangle.torch_serves(A.device):
+        return triangle.torch_add_gram(total, A, c)
     fresh, most, tiles = total is None, triton.cdiv(m, LEAST * STEP), triton.cdiv(d, block)
     parts = min(parts_of(d, A.device), most) if total is None else len(total)
     total = torch.empty((parts, d, d), dtype=torch.float64, device=A.device) if total is None else total

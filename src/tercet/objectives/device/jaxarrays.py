@@ -18,7 +18,8 @@ class JaxArrays:
     """JAX arrays; rows that lie on several devices stay there."""
 
     whole = True
-    fused = mixed = True
+    mixed = True
+    swept = np.inf
 
     def __init__(self, X: Any, data: Any, kind: Any):
         import jax

@@ -143,7 +143,7 @@ class DenseDeviceTable:
         """Rows for a Gram matrix and their coefficients: few at a time, where these are scaled or collected first."""
         a, m = self.arrays, self.shape[0]
         part = by_piece(a.put(np.ones(m)) if c is None else c)
-        sweep = a.whole or (a.fused and self.straight)
+        sweep = a.whole or (self.straight and self.A.shape[1] <= a.swept)
         for piece in self.long if sweep else self.pieces:
             some = part(piece)
             if sweep:
