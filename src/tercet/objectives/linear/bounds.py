@@ -14,7 +14,8 @@ from tercet.objectives.suprema import known_suprema, penalty_bounds
 from tercet.records import Matrix, Vector
 
 if TYPE_CHECKING:
-    from tercet.objectives.linear.point import LinearPoint, LinearView
+    from tercet.objectives.linear.point import LinearPoint, LinearView, Penalty
+    from tercet.objectives.losses import Loss
 
 EPS = float(np.finfo(float).eps)
 FEW = 16  # roundings in a loss, its derivatives and the penalty
@@ -58,11 +59,21 @@ def limits(point: LinearPoint, V: Matrix) -> Limits:
     (and the penalty's part), and a sum of k products is rounded by at most k eps of the sum of their sizes, a margin of
     size |a_i|'|x| by d eps of that.
     """
-    view, x, m = point.view, np.abs(point.x), point.terms
-    sup, units = known_suprema(view.loss), (m + len(x) + FEW) * EPS
-    top = np.inf if sup is None else sup.third
-    if top == np.inf:
-        return Limits(np.inf, np.zeros(len(x)), np.zeros(len(x)))
+    top = steepest(point.view.loss)
+    sums = limit_sums(point, V, top) if top < np.inf else None
+    return limits_of(sums, point.terms, point.view.penalty, point.x, V)
+
+
+def steepest(loss: Loss) -> float:
+    """sup |l'''|, as far as it is known."""
+    sup = known_suprema(loss)
+    return np.inf if sup is None else sup.third
+
+
+def limit_sums(point: LinearPoint, V: Matrix, top: float) -> Vector:
+    """What limits are made of, summed over the rows: for the third derivative one number, then what bounds the rounding
+    of g and that of B, each a number for each variable."""
+    view, x = point.view, np.abs(point.x)
     third, sums, squares = 0.0, np.zeros(len(x)), np.zeros(len(x))
     for piece, block in view.table.blocks():
         entries, size = abs(block), np.abs(view.y[piece])
@@ -71,15 +82,24 @@ def limits(point: LinearPoint, V: Matrix) -> Limits:
         if top > 0.0:
             rows = np.asarray(block @ V)
             q = np.einsum("ij,ij->i", rows, rows)  # r_i^2
-            third += top * float(np.sum(weights * q * np.sqrt(q))) / m
+            third += top * float(np.sum(weights * q * np.sqrt(q)))
         size += entries @ x
-        sums += entries.T @ (first + second * size) / m
-        squares += (entries * entries).T @ (second + weights * top * size) / m
-    penalty = penalty_bounds(view.penalty)
-    lengths = np.linalg.norm(V, axis=1)
-    third += penalty[2] * float(np.sum(lengths**3))
-    sums += np.abs(view.penalty.gradient(point.x))
-    return Limits(third, units * sums, units * (squares + np.abs(view.penalty.curvature(point.x))))
+        sums += entries.T @ (first + second * size)
+        squares += (entries * entries).T @ (second + weights * top * size)
+    return np.concatenate([[third], sums, squares])
+
+
+def limits_of(sums: Vector | None, m: int, penalty: Penalty, x: Vector, V: Matrix) -> Limits:
+    """Limits of the mean of m terms and the penalty; without sums nothing is known."""
+    if sums is None:
+        return Limits(np.inf, np.zeros(len(x)), np.zeros(len(x)))
+    units, (first, second) = (m + len(x) + FEW) * EPS, np.split(sums[1:] / m, 2)
+    third = float(sums[0]) / m + penalty_bounds(penalty)[2] * float(np.sum(np.linalg.norm(V, axis=1) ** 3))
+    return Limits(
+        third,
+        units * (first + np.abs(penalty.gradient(x))),
+        units * (second + np.abs(penalty.curvature(x))),
+    )
 
 
 def weighted_gram(view: LinearView, c: Vector) -> Matrix:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tercet.objectives.base import Priced
-from tercet.objectives.linear.bounds import GRAM_LIMIT
+from tercet.objectives.capabilities import Limits
+from tercet.objectives.linear.bounds import GRAM_LIMIT, limits_of, steepest
 from tercet.objectives.sharded.sums import (
     Gradient,
     Hessian,
+    Limiting,
     Product,
     Scatter,
     Squares,
@@ -117,6 +119,12 @@ class ShardedPoint:
             return float(np.linalg.norm(self.together(ThirdSpan(V))[0], 2)) + penalty
         gram = self.together(ThirdSpread(V @ V.T if tight else None))[0]
         return float(np.linalg.norm(V.T @ gram @ V, 2)) + penalty
+
+    def limits(self, V: Matrix) -> Limits:
+        """What holds of f for certain (`linear.bounds`); one pass."""
+        model, top = self.model, steepest(self.model.recipe.own_loss())
+        sums = self.sweep(Limiting(V, top))[0] if top < np.inf else None
+        return limits_of(sums, model.n, model.penalty, self.x, V)
 
     def variance(self, order: int) -> float:
         """The variance of the terms' derivatives of one order (`linear.bounds`); one pass."""

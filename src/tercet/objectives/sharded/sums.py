@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from tercet.objectives.linear.bounds import limit_sums
 from tercet.objectives.linear.model import add_ones
 from tercet.objectives.linear.point import STRAIGHT, LinearPoint, LinearView, Penalty
 from tercet.objectives.losses import Formula, Loss, as_loss
@@ -163,6 +164,18 @@ class ThirdSpan:
             rows, c = block @ self.V, np.abs(point.margins.coefficients(3, piece))
             spread += rows.T @ ((c * np.linalg.norm(rows, axis=1))[:, None] * rows)
         return spread
+
+
+@dataclass(frozen=True, eq=False)
+class Limiting:
+    """What limits of the third derivative over the columns of V, and of rounding, are made of (`linear.bounds`)."""
+
+    V: Matrix
+    top: float  # sup |l'''|
+
+    def of(self, point: LinearPoint) -> Vector:
+        """One product of A with V."""
+        return limit_sums(point, self.V, self.top)
 
 
 @dataclass(frozen=True)
