@@ -202,6 +202,7 @@ BAD = {
     "no file": (["fit", "nowhere.txt"], "tercet: nowhere.txt: No such file"),
     "bad data": (["fit", "BAD"], "bad.txt:2:"),
     "a data set where a file is expected": (["fit", "a9a"], "name of a data set"),
+    "a data set where a comparison is expected": (["compare", "a9a"], "--data a9a"),
     "numbers where labels are expected": (["fit", "NUMBERS"], "--loss squares"),
     "bad penalty": (["fit", "DATA", "--l2", "-1"], "l2=-1"),
     "resume without a checkpoint": (["fit", "DATA", "--resume"], "--checkpoint"),

@@ -26,6 +26,7 @@ from tercet.cli_models import (
     load_point,
     metrics_of,
     model_on,
+    no_data_set,
     read_data,
     save_model,
 )
@@ -284,6 +285,7 @@ def command_compare(options: argparse.Namespace) -> int:
     if options.file is None and "data" not in flags:
         raise ValueError("compare: name a TOML file, or data sets with --data.")
     if options.file is not None:
+        no_data_set(str(options.file), f"which is given as --data {options.file}")
         sys.path.insert(0, str(options.file.resolve().parent))  # where a method of the user's own may lie
     return make_runs(options, spec.located(options.file, flags))
 

@@ -41,13 +41,15 @@ def load_point(options: argparse.Namespace) -> tuple[dict[str, Any], Vector]:
         raise ValueError(f"{path}: no coefficients ({error}).") from error
 
 
+def no_data_set(file: str, remedy: str) -> None:
+    """ValueError where the name of a data set stands for a file that is not there."""
+    if not Path(file).exists() and file.split(":")[0] in names():
+        raise ValueError(f"{file}: there is no such file; it is the name of a data set, {remedy}.")
+
+
 def read_data(file: str, n_features: int | None, binary: bool) -> tuple[Any, Vector, dict[str, int] | None]:
     """X, y and the map of two labels to 0 and 1, where there is one."""
-    if not Path(file).exists() and file.split(":")[0] in names():
-        raise ValueError(
-            f"{file}: there is no such file; it is the name of a data set, which `tercet compare` and "
-            f"tercet.datasets.load({file!r}) take. Give the path of a file."
-        )
+    no_data_set(file, f"which `tercet compare` and tercet.datasets.load({file!r}) take. Give the path of a file")
     X, y = load_libsvm(file, n_features)
     if not binary:
         return X, y, None

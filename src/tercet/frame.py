@@ -19,6 +19,7 @@ from tercet.records import Flags, Matrix, Tensor, Vector
 
 FAINT = float(np.sqrt(np.finfo(float).eps))  # a variable along which f bends less, beside the most, counts as this
 ROUNDED = 64.0 * float(np.finfo(float).eps)  # what rounding makes of 1
+TINY = float(np.finfo(float).tiny)
 NEVER_LESS = 1e-4  # of a length along which f changes as much as it does along the others
 
 
@@ -289,6 +290,11 @@ class Reach:
         a small fraction of that.
         """
         D = np.maximum(self.size, self.moved)
+        if self.bend.size:
+            with np.errstate(over="ignore", invalid="ignore"):
+                bends = D * D * self.bend
+            if bends.min() > NEVER_LESS * bends.max():  # every span is far above that fraction
+                return D
         typical = float(np.max(D, initial=0.0)) or 1.0
         if not self.bend.size:
             return np.where(D > 0, D, typical)
@@ -301,8 +307,9 @@ class Reach:
     def lengths(self, D: Vector, faint: float = FAINT) -> Vector:
         """1 / sqrt(b_j), over which f bends by one; b_j is at least a small fraction of what D tells of the others."""
         with np.errstate(over="ignore", divide="ignore"):
-            most = float(np.max(D * D * self.bend, initial=0.0))
-            least = np.maximum(faint * most / (D * D), np.finfo(float).tiny)
+            squares = D * D
+            most = float((squares * self.bend).max(initial=0.0))
+            least = np.maximum(faint * most / squares, TINY)
         return 1.0 / np.sqrt(np.maximum(self.bend, least)) if 0.0 < most < np.inf else D
 
 

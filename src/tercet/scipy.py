@@ -235,7 +235,7 @@ class Calls:
         """The value, and the derivatives under tercet's names and in its shapes."""
         ask = self.ask
         derivatives: dict[str, Callable[..., Any]] = {
-            "grad": lambda x: np.atleast_1d(ask("jac", x)),
+            "grad": lambda x: vector(ask("jac", x)),
             "hess": lambda x: dense(ask("hess", x), d),
             "hvp": lambda x, v: np.atleast_1d(ask("hessp", x, v)),
             "third": lambda x: ask("third", x),
@@ -250,7 +250,7 @@ class Calls:
         if not self.joint:
             return lambda x: ask("fun", x), has
         both = Latest(lambda x: ask("fun", x))
-        return lambda x: both(x)[0], {"grad": lambda x: np.atleast_1d(both(x)[1]), **has}
+        return lambda x: both(x)[0], {"grad": lambda x: vector(both(x)[1]), **has}
 
     def ask(self, name: str, *vectors: Vector) -> Any:
         """One call of a function that was given."""
@@ -282,6 +282,11 @@ class Latest:
             self.answer = self.call(x.copy())
             self.x = x
         return self.answer
+
+
+def vector(g: Any) -> Any:
+    """A gradient as SciPy's methods take it: a number where d = 1."""
+    return g if isinstance(g, np.ndarray) and g.ndim == 1 else np.atleast_1d(g)
 
 
 def valid(H: Any) -> Any:

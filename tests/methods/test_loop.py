@@ -23,6 +23,17 @@ def test_a_point_worse_than_the_start_is_not_returned_though_the_sampled_phases_
         assert result.fun <= tercet.minimize(MODEL, start, max_iterations=0).fun
 
 
+def test_a_start_beside_the_minimizer_ends_certified_though_rounding_may_make_f_higher_there():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        model = tercet.LinearModel(rng.standard_normal((200, 3)), rng.random(200) < 0.5, "logistic")
+        best = tercet.minimize(model)
+        for _ in range(5):
+            result = tercet.minimize(model, best.x + 2e-8 * rng.standard_normal(3) * np.abs(best.x))
+            assert result.success
+            assert result.fun - best.fun <= 16 * result.certificate.rounding_f
+
+
 def loop(walk: Walk, max_iterations: int = 10, max_epochs: float = np.inf, callback: Any = None) -> Loop:
     bound = MODEL.bind(walk.run.x0)
     return Loop(walk.run, walk.kernel, bound, callback, max_iterations, max_epochs, walk.state)

@@ -265,7 +265,7 @@ def test_functions_that_use_one_buffer_again_are_copied():
     there.gradient(), there.hessian(), there.product(3, U, V)
     np.testing.assert_array_equal(kept[0], grad(X0))
     np.testing.assert_allclose(kept[1], hess(X0), rtol=1e-15)
-    np.testing.assert_allclose(here.product(3, U, V).result, kept[2], rtol=1e-15)
+    np.testing.assert_allclose(result_of(here.product(3, U, V)), kept[2], rtol=1e-15)
     np.testing.assert_allclose(kept[2], tvp(X0, U, V), rtol=1e-12)
 
 

@@ -79,13 +79,15 @@ class CallObjective:
 
     def has(self, *names: str) -> bool:
         """Whether the user gave one of these derivatives."""
-        return any(name in self.derivatives for name in names)
+        return not self.derivatives.keys().isdisjoint(names)
 
     def ask(self, name: str, x: Vector, *more: Vector, shape: tuple[int, ...]) -> Any:
         """One call of the user's function on copies, checked for its shape and copied before a buffer is used again."""
         self.look()
         call = self.fun if name == "fun" else self.derivatives[name]
-        answer = call(x.copy(), *(v.copy() for v in more))
+        answer = call(x.copy(), *[v.copy() for v in more])
+        if name not in SYMMETRIC and plainly(answer, shape):
+            return answer if type(answer) is float else answer.copy()
         try:
             out = np.array(plain_array(answer), dtype=np.float64)
         except ValueError as error:
@@ -97,6 +99,13 @@ class CallObjective:
         if name in SYMMETRIC:
             check_symmetry(name, out)
         return out
+
+
+def plainly(answer: Any, shape: tuple[int, ...]) -> bool:
+    """Whether an answer needs no second look, as most: a float, or an array of them in the shape that is needed."""
+    if type(answer) is float:
+        return shape == ()
+    return type(answer) is np.ndarray and answer.dtype == np.float64 and answer.shape == shape != ()
 
 
 def check_symmetry(name: str, D: Matrix | Tensor) -> None:
@@ -125,9 +134,9 @@ class CallPoint:
         self.tensor: Tensor | None = None  # as the user gave it
         self.bend: Vector | None = None  # of f along the axes, where the gradient was made of values
 
-    def value(self) -> Priced[float]:
+    def value(self) -> float | Priced[float]:
         """f(x)."""
-        return Priced(self.f, value=0) if known(self, "f") else Priced(self.f, value=1)
+        return Priced(self.f, value=0) if known(self, "f") else self.f
 
     @once
     def f(self) -> float:

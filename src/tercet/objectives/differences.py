@@ -44,7 +44,10 @@ class Differences:
         self.objective, self.made = objective, dict.fromkeys(ORDERS, 0)
 
     def priced(self, result: Any, order: str, count: int = 1) -> Any:
-        """A result that counts so many of its order, and what was made since the last one."""
+        """A result that counts so many of its order, and what was made since the last one; as it is, where it counts
+        one and no more."""
+        if count == 1 and not any(self.made.values()):
+            return result
         spent, self.made = self.made, dict.fromkeys(ORDERS, 0)
         spent[order] += count
         return Priced(result, **spent)

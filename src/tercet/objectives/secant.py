@@ -59,7 +59,7 @@ class Secant:
         bend, seen = float(s @ Bs), float(s @ y)
         if bend > 0.0 and seen > 0.0:
             p, q = Bs / sqrt(bend), y / sqrt(seen)
-            return B - np.outer(p, p) + np.outer(q, q)
+            return B - p[:, None] * p + q[:, None] * q
         r = y - Bs
         rs = float(r @ s)
         if not abs(rs) > LEAST * float(np.linalg.norm(r)) * float(np.linalg.norm(s)):
