@@ -85,7 +85,10 @@ class ResidualKernels:
             first = jax.value_and_grad(total)
             return jax.vmap(lambda k: first(x, batch, xp.where(group == k, w, 0.0)))(xp.arange(GROUPS))
 
-        plain = (residuals, jacobian, total, rest, ahead, hvp, tvp, bend, pull, tensor, grouped)
+        def lines(x: Any, batch: Any) -> Any:
+            return residuals(x, batch), jacobian(x, batch)
+
+        plain = (residuals, lines, total, rest, ahead, hvp, tvp, bend, pull, tensor, grouped)
         self.calls = {call.__name__: jax.jit(call) for call in plain} | {"first": jax.jit(jax.value_and_grad(total))}
 
 
@@ -230,9 +233,10 @@ class TracedView:
             found |= {"J": self.rowed([J]), "S": S.astype(np.float64, copy=False) / terms}
         return found
 
-    def jacobian(self, x: Vector) -> Matrix:
-        """J, a row for each residual."""
-        return self.rowed(self.each("jacobian", x, weighted=False))
+    def lines(self, x: Vector) -> tuple[Vector, Matrix]:
+        """r and J, a row for each residual."""
+        rows, slopes = zip(*self.each("lines", x, weighted=False), strict=True)
+        return self.flat(list(rows)), self.rowed(list(slopes))
 
     def rowed(self, parts: list[Any]) -> Matrix:
         """What every batch tells of its rows of the Jacobian, as one matrix."""
