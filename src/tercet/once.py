@@ -25,8 +25,13 @@ class once(Generic[T]):  # noqa: N801 (a decorator, in the place of `property`)
         if record is None:
             return self
         value = self.compute(record)
-        object.__setattr__(record, self.name, value)  # from now on found before this descriptor
+        remember(record, self.name, value)  # from now on found before this descriptor
         return value
+
+
+def remember(record: object, name: str, value: Any) -> None:
+    """What the `once` of that name is, where something else told it on the way."""
+    object.__setattr__(record, name, value)
 
 
 def known(record: object, name: str) -> bool:

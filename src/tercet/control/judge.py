@@ -21,8 +21,18 @@ class Score:
 def judge(f: float, decrease: float, after: float, rounding: float = 0.0) -> Score:
     """A step from f to `after` for which a decrease was predicted; `rounding` is that of f, where it is known."""
     ratio = (f - after) / decrease if decrease > 0 and isfinite(after) else -inf
-    jump = after - f > max(sqrt(EPS) * abs(f), 16.0 * rounding)  # half of the digits of f: no rounding hides that
-    return Score(ratio, rounded(f, decrease, rounding) and not jump)
+    return Score(ratio, rounded(f, decrease, rounding) and not after - f > jump(f, rounding))
+
+
+def highest(f: float, decrease: float, least: float, rounding: float = 0.0) -> float:
+    """The largest value after a step whose ratio is at least `least`, or of which rounding hides whether it is lower."""
+    enough = f - least * decrease if decrease > 0 else -inf
+    return max(enough, f + jump(f, rounding)) if rounded(f, decrease, rounding) else enough
+
+
+def jump(f: float, rounding: float) -> float:
+    """Half of the digits of f: no rounding hides that."""
+    return max(sqrt(EPS) * abs(f), 16.0 * rounding)
 
 
 def rounded(f: float, decrease: float, rounding: float = 0.0) -> bool:

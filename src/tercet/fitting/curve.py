@@ -214,14 +214,15 @@ def curve_fit(
     result = minimize(Ready(curve, bound), bound.x0, method=Small(), tol=chosen, bounds=pairs, **budgets)
     popt = np.asarray(result.x, dtype=np.float64)
     point: Any = bound.objective.over(None).at(popt)
+    J, r = point.J, point.r  # J first: with it comes r
     free = free_of(result.certificate, len(popt))
     pcov = np.full((len(popt), len(popt)), np.nan)
     if len(free):
         made = getattr(bound.objective, "jac", True) is None  # of differences
-        found = covariance(point.J[:, free], point.r, absolute_sigma, DIFFERENCED if made else EPS)
+        found = covariance(J[:, free], r, absolute_sigma, DIFFERENCED if made else EPS)
         pcov[np.ix_(free, free)] = found
     result = replace(result, message=result.message + note)
-    return Fit(popt, pcov, names, curve.gap(point.r, popt), result, curve, domain)
+    return Fit(popt, pcov, names, curve.gap(r, popt), result, curve, domain)
 
 
 def inside(pairs: list[tuple[float, float]]) -> Vector:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tercet.control.judge import EPS, Score, judge
+from tercet.control.judge import EPS, Score, highest, judge
 from tercet.control.ray import Ray
 from tercet.control.sigma import Control, Evidence, Miss, TrustRegion
 from tercet.frame import Reach
@@ -196,11 +196,15 @@ class SmallKernel:
             numbers[walk.RADIUS] = shorter
             how = walk.plain(rows, at.table.matrices, numbers)
         s = rows[walk.E] * rows[walk.S]
-        trial = point.view.at(point.x + s)
-        after, f, decrease, cubic = trial.value(), point.value(), numbers[walk.DECREASE], numbers[walk.BENT]
+        trial, rounding = point.view.at(point.x + s), float(numbers[walk.ROUNDING])
+        f, decrease, cubic = point.value(), numbers[walk.DECREASE], numbers[walk.BENT]
         promised = float(decrease if np.isnan(cubic) else cubic)
-        score = judge(f, promised, after, float(numbers[walk.ROUNDING]))
-        paid = Counts(**run.meter.tally, n=run.n)  # what it took to know f; the gradient belongs to the next iteration
+        before = dict(run.meter.tally)
+        trial.residuals.ahead(highest(f, promised, self.whole.parts.sigma.eta1, rounding))
+        after = trial.value()
+        score = judge(f, promised, after, rounding)
+        # What it took to know f; the gradient belongs to the next iteration.
+        paid = Counts(**{**before, "value": run.meter.tally["value"]}, n=run.n)
         accepted, slope = self.verdict(trial, score, rows[walk.E], rows[walk.G])
         judged = Judged(score, accepted, slope, after, promised, paid)
         return self.learn(at, trial, judged, radius), self.describe(run, at, judged)

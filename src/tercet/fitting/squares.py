@@ -123,7 +123,7 @@ def as_scipy(result: Result, objective: Any, domain: Domain) -> Any:
 
     x: Vector = np.atleast_1d(np.asarray(result.x, dtype=np.float64)).ravel()
     point = objective.over(None).at(x)
-    r, J = point.r, point.J
+    J, r = point.J, point.r  # J first: with it comes r
     slope = J.T @ objective.loss.weights(r)[0]
     held = np.zeros(len(x), dtype=bool)
     held[[*result.certificate.active, *result.certificate.weak]] = True

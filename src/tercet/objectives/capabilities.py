@@ -146,6 +146,11 @@ class Linear(Protocol):
         """With b = r''[s, s]: `slope` = root'b, `image` = b'image and `square` = b'b. No default."""
         ...
 
+    def ahead(self, most: float) -> Priced[None]:
+        """Make in one go what f, and where f <= most what `linear` and `rest` take; f is counted when it is asked for.
+        Default: each is made when it is asked for."""
+        ...
+
 
 class Carry(Protocol):
     """What a point hands to a point nearby, without the terms themselves. Immutable."""
@@ -274,6 +279,7 @@ class Abilities:
     white: Callable[[Any], Any] | None
     rest: Callable[[Any], Any] | None
     curve: Callable[[Any, Vector], Any] | None
+    ahead: Callable[[Any, float], Priced[None]] | None
     know: Callable[[Any, float | None, Vector | None], None] | None
     grouped: bool
     carries: bool

@@ -12,7 +12,7 @@ import numpy as np
 
 from tercet.objectives.base import Priced
 from tercet.objectives.residuals.linearized import Curve, Linearized, reduced, rows_of
-from tercet.once import known, once
+from tercet.once import known, once, remember
 from tercet.records import Matrix, Tensor, Vector
 
 GROUPS = 16  # gradients come in this many groups of examples, whose spread is the sampling error
@@ -32,8 +32,29 @@ class TracedPoint:
 
     @once
     def J(self) -> Matrix:
-        """Their Jacobian."""
-        return self.view.jacobian(self.x)
+        """Their Jacobian, which comes with them."""
+        r, J = self.view.lines(self.x)
+        remember(self, "r", r)
+        return J
+
+    @once
+    def S(self) -> Matrix:
+        """The mean of w rho' hess r."""
+        return self.view.mean("rest", self.x)
+
+    def ahead(self, most: float) -> Priced[None]:
+        """r and, where f <= most, J and S by one call; f is counted when it is asked for."""
+        v = self.view
+        found = v.ahead(self.x, most)
+        for name, made in found.items():
+            remember(self, name, made)
+        return Priced(None, gradient=v.terms, hessian=v.terms) if "J" in found else Priced(None)
+
+    @once
+    def weights(self) -> tuple[Vector, Vector]:
+        """w rho' and w h of each residual."""
+        w, (slope, h) = self.view.row_weights, self.view.objective.loss.weights(self.r)
+        return w * slope, w * h
 
     def value(self) -> float:
         """f(x): one evaluation of every residual."""
@@ -44,8 +65,7 @@ class TracedPoint:
     def terms_slopes(self) -> Matrix:
         """The gradient of each example."""
         o = self.view.objective
-        slope = self.view.row_weights * o.loss.weights(self.r)[0]
-        rows = slope[:, None] * self.J
+        rows = self.weights[0][:, None] * self.J
         return rows if o.width == 1 else rows.reshape(-1, o.width, o.d).sum(axis=1)
 
     def paid(self) -> int:
@@ -55,8 +75,7 @@ class TracedPoint:
     def gradient(self) -> Priced[Vector]:
         """grad f(x) = (1/m) J'(w rho')."""
         price, o = self.paid(), self.view.objective
-        slope = self.view.row_weights * o.loss.weights(self.r)[0]
-        return Priced(self.J.T @ slope / self.view.terms + o.l2 * self.x, gradient=price)
+        return Priced(self.J.T @ self.weights[0] / self.view.terms + o.l2 * self.x, gradient=price)
 
     @property
     def group_sums(self) -> Matrix:
@@ -77,17 +96,21 @@ class TracedPoint:
 
     @once
     def remainder(self) -> Matrix:
-        """B - root'root: the terms with second derivatives of r, and what the weights leave out."""
-        return remainder(self.view, self.x, self.r, self.J)
+        """B - root'root: S, and J' diag(w (rho'' - h)) J, which is 0 for squares."""
+        S, loss = 0.5 * (self.S + self.S.T), self.view.objective.loss
+        if loss.name == "squares":
+            return S
+        less = self.view.row_weights * (loss.derivatives(self.r)[2] - loss.weights(self.r)[1])
+        return S + self.J.T @ (less[:, None] * self.J) / self.view.terms
 
     def rest(self) -> Priced[Matrix]:
         """The same; one Hessian of each example, once."""
-        price, there = self.paid(), known(self, "remainder")
+        price, there = self.paid(), known(self, "S")
         return Priced(self.remainder, hessian=0 if there else self.view.terms, gradient=price)
 
     def hessian(self) -> Priced[Matrix]:
         """root'root and the rest."""
-        price, there = self.paid(), known(self, "remainder")
+        price, there = self.paid(), known(self, "S")
         G = self.root.gram
         B = G + self.remainder
         return Priced(B, hessian=0 if there else self.view.terms, gradient=price)
@@ -95,11 +118,10 @@ class TracedPoint:
     def curve(self, s: Vector) -> Curve:
         """r''[s, s]."""
         v = self.view
-        parts = v.each("bend", self.x, s, weighted=False)
-        b = np.concatenate([p.reshape(-1, v.objective.width) for p in parts])[: v.terms].astype(np.float64).ravel()
-        slope, h = v.objective.loss.weights(self.r)
-        w = v.row_weights / v.terms
-        return Curve(self.J.T @ (w * h * b), float((w * slope) @ b), float((w * h * b) @ b))
+        b = v.flat(v.each("bend", self.x, s, weighted=False))
+        slope, h = self.weights
+        hb = h * b
+        return Curve(self.J.T @ hb / v.terms, float(slope @ b) / v.terms, float(hb @ b) / v.terms)
 
     def product(self, order: int, *vectors: Vector) -> Vector:
         """hess f(x) v or third f(x)[u, v]."""
@@ -108,16 +130,6 @@ class TracedPoint:
     def third_tensor(self, V: Matrix) -> Tensor:
         """third f(x) over the columns of V."""
         return self.view.mean("tensor", self.x, V)
-
-
-def remainder(view: Any, x: Vector, r: Vector, J: Matrix) -> Matrix:
-    """(1/m) sum w rho' hess r, and J' diag(w (rho'' - h)) J, which is 0 for squares."""
-    S, loss = view.mean("rest", x), view.objective.loss
-    S = 0.5 * (S + S.T)
-    if loss.name == "squares":
-        return S
-    less = view.row_weights * (loss.derivatives(r)[2] - loss.weights(r)[1])
-    return S + J.T @ (less[:, None] * J) / view.terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +183,7 @@ class LargePoint:
         for batch, w in v.batches:
             with o.jax.enable_x64(o.dtype == np.float64):
                 x = np.asarray(self.x, dtype=o.dtype)
-                r, J = (
-                    np.asarray(o.kernels.calls[name](x, batch), dtype=np.float64) for name in ("residuals", "jacobian")
-                )
+                r, J = (np.asarray(part, dtype=np.float64) for part in o.kernels.calls["lines"](x, batch))
             m = min(left, o.size)
             left -= m
             r, J = r[:m].ravel(), J[:m].reshape(-1, o.d)

@@ -55,6 +55,13 @@ class ResidualKernels:
             slope = jax.grad(lambda q: xp.sum(loss.value(q, xp)))(r) * xp.where(w > 0.0, w, 0.0)[:, None]
             return weighted_hessians(jax, residuals, x, batch, slope)
 
+        def ahead(x: Any, batch: Any, w: Any, most: Any) -> Any:
+            f = total(x, batch, w) <= most
+            d, m = len(x), len(w)
+            none = xp.zeros((m, width, d), x.dtype), xp.zeros((d, d), x.dtype)
+            J, S = jax.lax.cond(f, lambda: (jacobian(x, batch), rest(x, batch, w)), lambda: none)
+            return residuals(x, batch), J, S, f
+
         def hvp(x: Any, batch: Any, w: Any, v: Any) -> Any:
             return jax.jvp(lambda p: jax.grad(total)(p, batch, w), (x,), (v,))[1]
 
@@ -78,7 +85,10 @@ class ResidualKernels:
             first = jax.value_and_grad(total)
             return jax.vmap(lambda k: first(x, batch, xp.where(group == k, w, 0.0)))(xp.arange(GROUPS))
 
-        plain = (residuals, jacobian, total, rest, hvp, tvp, bend, pull, tensor, grouped)
+        def lines(x: Any, batch: Any) -> Any:
+            return residuals(x, batch), jacobian(x, batch)
+
+        plain = (residuals, lines, total, rest, ahead, hvp, tvp, bend, pull, tensor, grouped)
         self.calls = {call.__name__: jax.jit(call) for call in plain} | {"first": jax.jit(jax.value_and_grad(total))}
 
 
@@ -203,20 +213,39 @@ class TracedView:
         bent: Vector = self.mean("hvp" if order == 2 else "tvp", x, *vectors)
         return bent + self.objective.l2 * vectors[0] if order == 2 else bent
 
+    def flat(self, parts: list[Any]) -> Vector:
+        """What every batch tells of its residuals, as one vector."""
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return whole.ravel()[: self.terms * self.objective.width].astype(np.float64, copy=False)
+
     def residuals(self, x: Vector) -> Vector:
         """r, flat."""
-        parts = self.each("residuals", x, weighted=False)
-        width = self.objective.width
-        return np.concatenate([p.reshape(-1, width) for p in parts])[: self.terms].astype(np.float64).ravel()
+        return self.flat(self.each("residuals", x, weighted=False))
 
-    def jacobian(self, x: Vector) -> Matrix:
-        """J, a row for each residual."""
+    def ahead(self, x: Vector, most: float) -> dict[str, Any]:
+        """r and, where f <= most, J and S: what of that one batch tells at once, nothing where there are more."""
+        if len(self.batches) > 1:
+            return {}
+        o, terms = self.objective, self.terms
+        ((r, J, S, made),) = self.each("ahead", x, (most - o.penalty(x)) * terms)
+        found = {"r": self.flat([r])}
+        if made:
+            found |= {"J": self.rowed([J]), "S": S.astype(np.float64, copy=False) / terms}
+        return found
+
+    def lines(self, x: Vector) -> tuple[Vector, Matrix]:
+        """r and J, a row for each residual."""
+        rows, slopes = zip(*self.each("lines", x, weighted=False), strict=True)
+        return self.flat(list(rows)), self.rowed(list(slopes))
+
+    def rowed(self, parts: list[Any]) -> Matrix:
+        """What every batch tells of its rows of the Jacobian, as one matrix."""
         o = self.objective
-        parts = [p.reshape(-1, o.width * o.d) for p in self.each("jacobian", x, weighted=False)]
+        parts = [p.reshape(-1, o.width * o.d) for p in parts]
         rows = (parts[0] if len(parts) == 1 else np.concatenate(parts))[: self.terms]
         return rows.astype(np.float64, copy=False).reshape(-1, o.d)
 
-    @property
+    @once
     def row_weights(self) -> Vector:
         """The weight of each residual."""
         return np.repeat(self.weights, self.objective.width)
