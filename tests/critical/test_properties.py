@@ -371,6 +371,25 @@ def test_an_over_parametrized_model_is_a_success_that_names_what_is_not_identifi
     assert len(result.certificate.kernel) == 1
 
 
+@pytest.mark.parametrize("small", [1.0, 1e-3, 1e-6, 1e-12, 0.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_whether_a_minimizer_is_one_of_many_does_not_depend_on_which_of_them_it_is(seed, small):
+    """|W3 W2 W1 - A|^2, of which one weight happens to be small: how far x may go among them is no error of it."""
+    rng = np.random.default_rng(seed)
+    W1, W2, A = rng.standard_normal((3, 2, 2))
+    W1[0, 1] *= small
+    W3 = A @ np.linalg.inv(W2 @ W1)
+
+    def fun(x):
+        V1, V2, V3 = x.reshape(3, 2, 2)
+        return jnp.sum((V3 @ V2 @ V1 - A) ** 2)
+
+    certificate = tercet.certify(fun, np.concatenate([W.ravel() for W in (W1, W2, W3)]))
+    assert certificate.holds
+    assert certificate.strict is False
+    assert len(certificate.kernel) == 8
+
+
 # flat but isolated minima -------------------------------------------------------------------------------------------
 
 
@@ -383,6 +402,8 @@ FLAT_MINIMA = {
     "quartic in a valley": (lambda x: (x[0] - x[1]) ** 2 + (x[0] + x[1]) ** 4, np.array([1.5, 0.5])),
     "powell": (powell, np.array([3.0, -1.0, 0.0, 1.0])),
     "two powells": (lambda x: powell(x[:4]) + powell(x[4:]), np.array([3.0, -1.0, 0.0, 1.0] * 2)),
+    "three powells": (lambda x: powell(x.reshape(3, 4).T).sum(), np.array([3.0, -1.0, 0.0, 1.0] * 3)),
+    "five powells": (lambda x: powell(x.reshape(5, 4).T).sum(), np.array([3.0, -1.0, 0.0, 1.0] * 5)),
 }
 
 

@@ -34,6 +34,15 @@ def test_a_likelihood_whose_domain_depends_on_all_data_is_certified_from_any_fea
         assert result.x[2] < least
 
 
+@pytest.mark.parametrize("shape", [0.3, 0.8])
+def test_a_likelihood_that_rises_without_end_at_the_edge_of_its_domain_is_unbounded(shape):
+    """With a shape below 1 the location runs into the least observation, beside which nothing is finite."""
+    problem, least = weibull(500)
+    result = tercet.minimize(problem, np.array([shape, 2.0, least - 1e-3]))
+    assert result.status is Status.UNBOUNDED
+    assert least - result.x[2] < 1e-12
+
+
 def walls(kind: str, edge: float):
     """(x - 2)^2 / 2 as given functions, of which one is nan beyond the edge, which the first steps may cross."""
 

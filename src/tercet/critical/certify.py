@@ -225,10 +225,11 @@ class Examination:
 
     def idle(self, way: WayDown, D: Vector) -> bool:
         """Whether a fall ends where looks begin, which is about where x may be, and where f is flat like x^3 or more no
-        more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f."""
+        more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f. As a way down may be
+        made of several looks, it is measured over all x_j together."""
         r, gained = self.tolerances.relative, np.nan_to_num(self.way.gained, nan=0.0, posinf=0.0)
-        near = np.abs(way.s) <= BEYOND * r * sizes(self.x, way.s, D)
-        return r > 0.0 and way.fall <= r**3 * gained and bool(np.all(near))
+        near = length(way.s / sizes(self.x, way.s, D)) <= BEYOND * r * np.sqrt(len(D))
+        return r > 0.0 and way.fall <= r**3 * gained and bool(near)
 
     def look(
         self,

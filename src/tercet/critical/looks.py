@@ -307,11 +307,13 @@ def look_along(
     if len(rising) > 1 and not any(each.way_down for each in looks):
         between = sight.gentlest(rising)
         looks += [] if between is None else [look(Doubt(between / np.max(np.abs(between) / sight.spans), 3, flat=True))]
-    within = [each.t * np.abs(each.doubt.v) for each in looks if 0.0 < each.t < np.inf and not each.doubt.resolved]
+    free = [each.free for each in looks if each.free is not None]
+    risen = [each for each in looks if 0.0 < each.t < np.inf and not each.doubt.resolved]
+    within = [each.t * np.abs(beside(each.doubt.v, free, sight.spans)) for each in risen]
     rays = [each.ray for each in looks if each.ray is not None]
     return Seen(
         together(sight, [each.way_down for each in looks if each.way_down is not None]),
-        independent([each.free for each in looks if each.free is not None]),
+        independent(free),
         rays[-1] if rays else None,
         np.max(within, axis=0) if within else np.zeros_like(sight.x),
         any(each.contradicted for each in looks),
@@ -328,6 +330,16 @@ def together(sight: Sight, falls: list[WayDown]) -> WayDown | None:
     s = np.sum([way.s for way in falls], axis=0)
     fall = -sight.change(s)
     return WayDown(s, fall, deepest.order) if fall > deepest.fall else deepest
+
+
+def beside(v: Vector, free: list[Vector], D: Vector) -> Vector:
+    """What v, measured in the spans D, has beside the directions in which f is flat: among many minimizers none is
+    the right one, and how far off x is along those directions is not asked."""
+    if not free:
+        return v
+    Q = np.stack(independent([each / D for each in free]))
+    u = v / D
+    return D * (u - Q.T @ (Q @ u))
 
 
 def independent(directions: list[Vector]) -> tuple[Vector, ...]:

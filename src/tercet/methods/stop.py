@@ -134,7 +134,7 @@ def conclude(
     try:
         certificate, down = certify_in(run.domain, fresh, run.n, run.tolerances, run.traits, run.seed, way)
     except NotFiniteError:  # there is no certificate here, and no better place to go to
-        return End(Status.NOT_FINITE)
+        return End(Status.UNBOUNDED if steeper(state, at) else Status.NOT_FINITE)
     anew = fresh is not at.slope
     dear = anew and at.B is at.slope and at.slope.inexact > 0  # B is made of what other points handed on
     end = partial(End, certificate=certificate, point=fresh)
