@@ -67,7 +67,7 @@ def test_a_carry_is_made_again_from_its_arrays():
 
 @pytest.mark.parametrize("bends", [np.zeros(3), np.array([1.0, np.inf, 2.0]), np.array([1.0, -4.0, 0.0])])
 def test_a_run_begins_with_a_matrix_that_is_definite(bends):
-    B = diagonal(bends)
+    B = diagonal(bends, np.ones(3))
     assert np.all(np.isfinite(B))
     assert np.linalg.eigvalsh(B)[0] > 0
 

@@ -222,6 +222,12 @@ class ConePoint:
         """T[u, v]."""
         return self.face.third_product(u, v)
 
+    @property
+    def differenced(self) -> Any:
+        """Of the differences that derivatives are made of."""
+        whole = self.of_all.differenced
+        return None if whole is None else ConeDifferences(self, whole)
+
     def third_tensor(self, V: Matrix) -> Any:
         """T over the columns of V."""
         return self.face.third_tensor(V)
@@ -229,3 +235,22 @@ class ConePoint:
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on T over the span of V."""
         return self.face.third_bound(V, tight)
+
+
+@dataclass(frozen=True, eq=False)
+class ConeDifferences:
+    """What is known of the differences that made the derivatives of a point, over the variables of a cone."""
+
+    point: ConePoint
+    whole: Any
+
+    @property
+    def strides(self) -> Vector:
+        """Of those that made the gradient."""
+        strides: Vector = self.whole.strides
+        return strides[self.point.cone.some] if strides.size else strides
+
+    def drift(self, v: Vector) -> Vector:
+        """By how much Bv may be off."""
+        drift: Vector = self.whole.drift(self.point.face.whole(v))
+        return drift[self.point.cone.some]

@@ -23,7 +23,6 @@ from tercet.critical.errors import (
     Curvature,
     Errors,
     Travelled,
-    difference_steps,
     digits,
     errors_of,
     sizes,
@@ -81,7 +80,9 @@ class Examination:
     def __post_init__(self) -> None:
         self.g, self.x = self.point.gradient(), self.point.x
         self.notes = [self.traits.provenance]
-        self.steps = difference_steps(self.x, self.traits.stride, self.seed)
+        self.differenced = self.point.differenced if self.traits.blur else None
+        strides = self.differenced.strides if self.differenced else np.zeros(0)
+        self.steps = strides * signs(len(strides), self.seed)
         self.off = self.rounded = 0.0  # how far f beside x misses its polynomial, and what rounding explains of that
 
     @once
@@ -152,6 +153,15 @@ class Examination:
         share = np.abs(V.T @ self.point.third_product(e, e)) / (a * bends)
         worst = np.argsort(-share)[:LOOKED]
         return [Doubt(V[:, k], 3, resolved=True) for k in worst if share[k] > 1.0]
+
+    def beyond(self, s: Vector) -> Vector:
+        """T[s, s], and twice what Bs may be off by where B is made of differences, in whatever sense makes more of it:
+        Newton's step is wrong by -1/2 B^-1 of that."""
+        bend = self.point.third_product(s, s)
+        if self.differenced is None:
+            return bend
+        drift: Vector = 2.0 * self.differenced.drift(s)
+        return bend + (drift if float(bend @ drift) >= 0.0 else -drift)
 
     def rounding(self) -> tuple[Vector, float]:
         """How g and f differ from their Taylor polynomials a few units in the last place of x away: their rounding.
@@ -324,7 +334,7 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     curvature = Curvature.of(B, now.lengths(D, epsilon**2), max(epsilon, exam.traits.blur / RESOLVED), D)
     noise, of_f = exam.rounding()
     proof = exam.proof(B, curvature, D)
-    third = proof or ((lambda s: point.third_product(s, s)) if t.order >= 3 else None)
+    third = proof or (exam.beyond if t.order >= 3 else None)
     if t.order >= 3 and exam.steps.size:  # central differences of f miss T[h, h] / 6 of g
         noise = np.hypot(noise, point.third_product(exam.steps, exam.steps) / 6.0)
     errors = errors_of(curvature, exam.g, np.where(B.any(axis=1), noise, 0.0), third, exam.x, epsilon)

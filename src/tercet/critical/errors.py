@@ -229,11 +229,6 @@ def step_across(there: MeteredPoint, beside: Curvature, v: Vector, D: Vector, no
     return -here.solve(g) if here.seen.any() else s
 
 
-def difference_steps(x: Vector, stride: float, seed: int) -> Vector:
-    """Those of the central differences of f that a gradient is made of, to either side; none where it is given."""
-    return stride * np.maximum(1.0, np.abs(x)) * signs(len(x), seed) if stride else np.zeros(0)
-
-
 def newton_step(product: Callable[[Vector], Vector], g: Vector) -> tuple[Vector, bool]:
     """-B^-1 g by conjugate gradients, and whether a hundredth of g or less was left; they end where B bends down."""
     s, r = np.zeros_like(g), g.copy()

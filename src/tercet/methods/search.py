@@ -15,7 +15,8 @@ import numpy as np
 from tercet.control.judge import rounded
 from tercet.control.ray import Ray, first_root
 from tercet.objectives.base import NotFiniteError
-from tercet.objectives.metered import MeteredPoint, along
+from tercet.objectives.line import along
+from tercet.objectives.metered import MeteredPoint
 from tercet.records import Forecast, Step
 from tercet.subsolvers.base import Ask
 from tercet.vectors import length

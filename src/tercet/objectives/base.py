@@ -105,7 +105,6 @@ class Traits:
     provenance: str = "derivatives as given"  # how they are computed, in words, for the certificate
     epsilon: float = float(np.finfo(float).eps)  # of the precision in which f is computed
     blur: float = 0.0  # beside its diagonal, how wrong a Hessian may be that is made of differences
-    stride: float = 0.0  # of central differences that make the gradient, beside max(1, |x_j|); 0 where it is given
     scattered: float = 0.2  # samples of a larger share of the rows, which lie anywhere, take as long as all in a row
     on_device: bool = False  # terms are summed on an accelerator, and the host has d x d matrices only
     fewest: float = 0.0  # terms; all that is made of fewer takes no longer than the rest of an iteration

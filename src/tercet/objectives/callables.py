@@ -11,7 +11,8 @@ import numpy as np
 from tercet.checks import plain_array
 from tercet.domain import EVERYWHERE, Domain
 from tercet.objectives.base import Priced, Traits, tensor_from_products
-from tercet.objectives.differences import EPS, Differences, leads
+from tercet.objectives.differences import Differences, leads
+from tercet.objectives.lengths import CENTRAL, EPS, Units, suspects
 from tercet.objectives.secant import Secant, Seed, diagonal, recalled
 from tercet.once import known, once
 from tercet.records import Matrix, Rows, Tensor, Vector
@@ -31,6 +32,7 @@ class CallObjective:
     derivatives: dict[str, Callable[..., Any]]
     look: Callable[[], None] = lambda: None  # at the clock, before each call
     domain: Domain = EVERYWHERE  # where it may be called
+    told: Units | None = None  # of the variables, for differences
     n: int = 1
     terms: int = 1
 
@@ -43,7 +45,6 @@ class CallObjective:
             forms_third=self.has("third") or (not self.secants and self.d <= FORMED_THIRD // 4),
             buys_third=not self.secants or self.has("third", "tvp"),
             blur=10.0 * EPS ** (2 / 3 if self.has("grad") else 1 / 2) if self.secants else 0.0,
-            stride=0.0 if self.has("grad") else EPS ** (1 / 3),
             provenance="derivatives as given"
             + (f"; {', '.join(made)} by differences, good to fewer digits" if made else ""),
         )
@@ -56,9 +57,18 @@ class CallObjective:
         """Differences call it in the domain only."""
         return replace(self, domain=domain)
 
+    def knowing(self, units: Units) -> CallObjective:
+        """Differences are measured in these units."""
+        return replace(self, told=units)
+
     def over(self, rows: Rows | None) -> CallObjective:
         """There is one term."""
         return self
+
+    @property
+    def units(self) -> Vector:
+        """Of the variables, for differences."""
+        return np.ones(self.d) if self.told is None else self.told.units
 
     @property
     def secants(self) -> bool:
@@ -69,13 +79,13 @@ class CallObjective:
         """For the first point of a run."""
         return Seed() if self.secants else None
 
-    def recall(self, arrays: dict[str, Any]) -> Seed | Secant:
+    def recall(self, arrays: dict[str, Any]) -> Seed | Secant | Units:
         """The carry that gave these arrays."""
         return recalled(arrays)
 
-    def at(self, x: Vector, carry: Seed | Secant | None = None) -> CallPoint:
+    def at(self, x: Vector, carry: Seed | Secant | Units | None = None) -> CallPoint:
         """The function at x."""
-        return CallPoint(self, x, carry)
+        return CallPoint(self, x, None if isinstance(carry, Units) else carry)
 
     def has(self, *names: str) -> bool:
         """Whether the user gave one of these derivatives."""
@@ -133,6 +143,7 @@ class CallPoint:
         self.differences = Differences(objective)
         self.tensor: Tensor | None = None  # as the user gave it
         self.bend: Vector | None = None  # of f along the axes, where the gradient was made of values
+        self.wider: dict[bytes, Vector | None] = {}  # products with B over longer differences, by what they are with
 
     def value(self) -> float | Priced[float]:
         """f(x)."""
@@ -152,8 +163,8 @@ class CallPoint:
         if self.leads:
             assert isinstance(given, Secant)
             return make.forward(self.x, self.paid("f"), np.diag(given.B))
-        if isinstance(given, Seed) and not o.domain.bounded:
-            g, self.bend = make.bends(self.x, self.paid("f"))
+        if not o.domain.bounded and (isinstance(given, Seed) or (given is None and known(self, "f"))):
+            g, self.bend = make.bends(self.x, self.paid("f"), given is not None)
             return g
         return make.gradient(self.x)
 
@@ -167,7 +178,9 @@ class CallPoint:
     def leads(self) -> bool:
         """Whether the gradient is one of forward differences."""
         given, o = self.given, self.objective
-        return isinstance(given, Secant) and not o.has("grad") and leads(self.x, given.f, given.g, np.diag(given.B))
+        if not isinstance(given, Secant) or o.has("grad"):
+            return False
+        return leads(self.differences.sizes(self.x), given.f, given.g, np.diag(given.B))
 
     def gradient(self) -> Priced[Vector]:
         """grad f(x)."""
@@ -185,7 +198,7 @@ class CallPoint:
         if not self.objective.secants:
             return None
         if known(self, "f") and known(self, "g") and (isinstance(self.given, Secant) or known(self, "B")):
-            return Secant(self.x, self.f, self.g, self.B)
+            return Secant(self.x, self.f, self.g, self.B, self.differences.told)
         return self.given or Seed()
 
     @once
@@ -203,6 +216,17 @@ class CallPoint:
         """hess f(x) by differences, exact as far as these go."""
         o, make = self.objective, self.differences
         return make.products(self.x) if o.has("grad", "hvp") else make.hessian(self.x, self.paid("f"))
+
+    @property
+    def strides(self) -> Vector:
+        """To either side, those of the central differences that made the gradient; none where it is given."""
+        return np.zeros(0) if self.objective.has("grad") else CENTRAL * self.differences.sizes(self.x)
+
+    def drift(self, v: Vector) -> Vector:
+        """By how much a Hessian of differences may be off, times v: what longer ones, of which third f(x)[v, v] was
+        made, say of it, the shorter the less; 0 where none were."""
+        wider = self.wider.get(v.tobytes())
+        return np.zeros(len(v)) if wider is None else (wider - self.B @ v) * self.differences.shorter
 
     def paid(self, name: str) -> Any:
         """f or grad f(x), counted where nobody has asked for it before."""
@@ -235,16 +259,18 @@ def begun(point: CallPoint) -> Matrix:
     which takes another one."""
     g, o = point.g, point.objective
     if point.bend is None and not o.has("grad") and not o.domain.bounded:  # the gradient was recalled
-        point.bend = point.differences.bends(point.x, point.paid("f"))[1]
+        point.bend = point.differences.bends(point.x, point.paid("f"), True)[1]
+    make, x = point.differences, point.x
+    if point.bend is None and o.has("grad") and suspects(point.paid("f"), np.abs(g) * make.sizes(x)).any():
+        point.bend = np.array([make.search(x, j) for j in range(o.d)])
     if point.bend is not None:
-        return diagonal(point.bend)
-    s = -g * (EPS ** (1 / 3) * max(1.0, float(np.linalg.norm(point.x))) / max(float(np.linalg.norm(g)), 1e-300))
-    s = o.domain.project(point.x + s) - point.x
+        return diagonal(point.bend, make.sizes(x))
+    s = -g * (CENTRAL * max(1.0, float(np.linalg.norm(x))) / max(float(np.linalg.norm(g)), 1e-300))
+    s = o.domain.project(x + s) - x
     if not np.any(s):
         return np.eye(o.d)
-    gradient = point.differences.gradient
-    y = (point.differences.counted("gradient", gradient) if o.has("grad") else gradient)(point.x + s) - g
-    return diagonal(np.full(o.d, float(np.linalg.norm(y)) / float(np.linalg.norm(s))))
+    y = (make.counted("gradient", make.gradient) if o.has("grad") else make.gradient)(x + s) - g
+    return diagonal(np.full(o.d, float(np.linalg.norm(y)) / float(np.linalg.norm(s))), np.ones(o.d))
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +300,9 @@ class Third:
 
     def square(self, u: Vector) -> Vector:
         """third f(x)[u, u] by differences of gradients."""
-        return self.point.differences.square(self.point.x, self.point.paid("g"), u)
+        point = self.point
+        bend, point.wider[u.tobytes()] = point.differences.square(point.x, point.paid("g"), u)
+        return bend
 
     def polarized(self) -> Callable[[Vector, Vector], Vector]:
         """third f(x)[u, v] for many u and v: by T[u + v, u + v] = T[u, u] + 2 T[u, v] + T[v, v] where T is made of

@@ -190,6 +190,28 @@ class Knows(Protocol):
 # of views and objectives --------------------------------------------------------------------------------------------
 
 
+class Tells(Protocol):
+    """A carry that knows more of the view than the view does."""
+
+    def tell(self, view: Any) -> Any:
+        """The view that knows it, too. Default: as it is."""
+        ...
+
+
+class Differenced(Protocol):
+    """A point whose derivatives are differences."""
+
+    @property
+    def strides(self) -> Vector:
+        """How far to either side the central differences reach that made the gradient; empty where it is given, and by
+        default."""
+        ...
+
+    def drift(self, v: Vector) -> Vector:
+        """By how much hess f(x) v may be off, where third f(x)[v, v] was asked for before. Default: 0."""
+        ...
+
+
 class Recalls(Protocol):
     """A view whose points carry."""
 
@@ -281,6 +303,7 @@ class Abilities:
     curve: Callable[[Any, Vector], Any] | None
     ahead: Callable[[Any, float], Priced[None]] | None
     know: Callable[[Any, float | None, Vector | None], None] | None
+    drift: Callable[[Any, Vector], Vector] | None
     grouped: bool
     carries: bool
 

@@ -108,7 +108,7 @@ class MeteredPoint:
     """
 
     def __init__(self, view: MeteredView, x: Vector, given: Carry = NOTHING, known: Known | None = None):
-        self.view, self.x, self.given, self.terms = view, x, given, view.terms
+        self.view, self.x, self.given, self.terms = told(view, given), x, given, view.terms
         self.known, self.able = Known() if known is None else known, view.able
         self.made: Any = None  # by the engine, when it is first asked
         self.borrowed = given.formed if given.formed is not None and given.formed.terms == view.terms else None
@@ -150,6 +150,7 @@ class MeteredPoint:
                 self.known.hessian = self.ask("hessian", self.able.hessian)
                 # The engine has its own now; what it was given can go.
                 self.given = Carry(self.given.formed, self.made.carry if self.able.carries else None)
+                self.view = told(self.view, self.given)
             else:
                 self.known.hessian = self.ask("hessian", hessian_from_products, len(self.x), self.terms)
         return self.known.hessian
@@ -183,6 +184,11 @@ class MeteredPoint:
     def residuals(self) -> MeteredResiduals:
         """What is known of its residuals, where the objective has them (`Traits.residuals`)."""
         return MeteredResiduals(self)
+
+    @property
+    def differenced(self) -> Any:
+        """What is known of the differences that derivatives are made of (`Differenced`); None where there are none."""
+        return None if self.able.drift is None else engine_of(self)
 
     def third_bound(self, V: Matrix | None, tight: bool = False) -> float:
         """A bound on |third f(x)[y]^3| over the span of V; one evaluation of each term, none where it is infinite."""
@@ -255,21 +261,6 @@ class MeteredResiduals:
             self.point.ask("value", self.point.able.ahead, most)
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
-    """f over x + ts, for an objective that carries along s what it takes."""
-
-    point: MeteredPoint  # at x
-    s: Vector
-    ahead: Any  # the engine's
-
-    def at(self, t: float) -> tuple[MeteredPoint, float]:
-        """The point x + ts, and f there."""
-        here = self.point
-        there = MeteredPoint(here.view, here.x + t * self.s, Carry(None, self.ahead.at(t)))
-        return there, there.value()
-
-
 def engine_of(point: MeteredPoint) -> Any:
     """The engine's own point, made when it is first asked for."""
     if point.made is None:
@@ -279,10 +270,10 @@ def engine_of(point: MeteredPoint) -> Any:
     return point.made
 
 
-def along(point: MeteredPoint, s: Vector) -> Line:
-    """f along s, where the objective knows it from one product (`Traits.images`), which evaluates no term."""
-    assert point.able.line is not None
-    return Line(point, s, point.ask("value", point.able.line, s, price=0))
+def told(view: MeteredView, given: Carry) -> MeteredView:
+    """The view that knows what a point was handed of it (`Tells`)."""
+    tell = getattr(given.engine, "tell", None)
+    return view if tell is None else replace(view, engine=tell(view.engine))
 
 
 def renewed(point: MeteredPoint) -> MeteredPoint:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tercet.objectives.lengths import Units, alike
 from tercet.records import Matrix, Vector
 
 LEAST = 1e-8  # r's / |r| |s| below which a symmetric update of rank one says nothing
@@ -30,6 +31,10 @@ class Seed:
         """Nothing of it."""
         return None
 
+    def tell(self, view: Any) -> Any:
+        """The view as it is."""
+        return view
+
 
 @dataclass(frozen=True, eq=False)
 class Secant:
@@ -39,14 +44,20 @@ class Secant:
     f: float
     g: Vector
     B: Matrix
+    units: Units | None = None  # None: the variables are in units that suit
 
     def arrays(self) -> dict[str, Any]:
         """As they are."""
-        return {"x": self.x, "f": self.f, "g": self.g, "B": self.B}
+        units = {} if self.units is None else self.units.arrays()
+        return {"x": self.x, "f": self.f, "g": self.g, "B": self.B, **units}
 
-    def exact(self) -> None:
-        """Nothing of it."""
-        return None
+    def exact(self) -> Units | None:
+        """The units."""
+        return self.units
+
+    def tell(self, view: Any) -> Any:
+        """The view that knows them."""
+        return view if self.units is None else self.units.tell(view)
 
     def hessian(self, x: Vector, g: Vector) -> Matrix:
         """B at x, where the gradient is g: with s and y the differences of x and g, the B+ with B+ s = y
@@ -67,15 +78,22 @@ class Secant:
         return B + np.outer(r, r / rs)
 
 
-def recalled(arrays: dict[str, Any]) -> Seed | Secant:
+def recalled(arrays: dict[str, Any]) -> Seed | Secant | Units:
     """The carry that gave these arrays."""
     if not arrays:
         return Seed()
-    return Secant(arrays["x"], float(arrays["f"]), arrays["g"], arrays["B"])
+    units = Units.recalled(arrays)
+    if "B" not in arrays and units is not None:
+        return units
+    return Secant(arrays["x"], float(arrays["f"]), arrays["g"], arrays["B"], units)
 
 
-def diagonal(bends: Vector) -> Matrix:
-    """B at a start where f bends so along the axes: upward, and along none by next to nothing."""
-    size = np.abs(bends)
-    most = float(np.max(size))
-    return np.diag(np.maximum(size, FAINTEST * most)) if 0.0 < most < np.inf else np.eye(len(bends))
+def diagonal(bends: Vector, sizes: Vector) -> Matrix:
+    """B at a start where f bends so along the axes: upward, and along none by next to nothing. Where x_j are in units
+    of other sizes, nothing is compared, and where nothing is told of one it bends f as much as others in the mean."""
+    size, most = np.abs(bends), float(np.max(np.abs(bends), initial=0.0))
+    if alike(sizes):
+        return np.diag(np.maximum(size, FAINTEST * most)) if 0.0 < most < np.inf else np.eye(len(bends))
+    told = (size > 0.0) & (size < np.inf)
+    mean = float(np.exp(np.mean(np.log((size * sizes**2)[told])))) if told.any() else 1.0
+    return np.diag(np.where(told, size, mean / sizes**2))

@@ -70,7 +70,8 @@ def test_the_minimizer_is_that_of_the_host(library, loss):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_look_along_a_step_makes_no_margins_and_a_derivative_there_does(library):
-    from tercet.objectives.metered import Meter, Metered, along, engine_of
+    from tercet.objectives.line import along
+    from tercet.objectives.metered import Meter, Metered, engine_of
 
     _, device = pair(library)
     x, s = np.ones(device.d), np.linspace(-1.0, 1.0, device.d)
@@ -89,7 +90,8 @@ def test_a_look_along_a_step_makes_no_margins_and_a_derivative_there_does(librar
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_margins_that_moved_far_are_computed_anew(library):
-    from tercet.objectives.metered import Meter, Metered, along
+    from tercet.objectives.line import along
+    from tercet.objectives.metered import Meter, Metered
 
     _, device = pair(library)
     x = np.full(device.d, 1e4)

@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import tercet
+from tercet.objectives.line import along
 from tercet.objectives.linear.span import FRESH, STEPS, Path, Span, SpanImages
-from tercet.objectives.metered import Carry, Meter, Metered, along, engine_of, exact, saved
+from tercet.objectives.metered import Carry, Meter, Metered, engine_of, exact, saved
 from tercet.vectors import fits
 
 N, D = 300, 40
