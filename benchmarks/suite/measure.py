@@ -182,6 +182,7 @@ def summary(
         "seconds": float(path.total),
         "iterations": len(path.values) - 1,
         "counts": {name: count / instance.objective.n for name, count in counts.items()},
+        "walked": path.counts[-1][0] / instance.objective.n,  # values up to the last iterate, without its certificate
         "last": last,
         "gradient_norm": gradient_norm_at(instance, path.x),
         "gap": (last - lowest) / scale,
