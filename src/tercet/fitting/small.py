@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tercet.control.judge import EPS, Score, highest, judge
-from tercet.control.ray import Ray
+from tercet.control.ray import FURTHEST, NEAREST, Ray
 from tercet.control.sigma import Control, Evidence, Miss, TrustRegion
 from tercet.frame import Reach
 from tercet.methods.phases import PATIENCE
@@ -258,7 +258,7 @@ class SmallKernel:
         if score.rounding and not accepted:
             radius = 0.5 * size
         else:
-            best = 0.5 if accepted or not isfinite(judged.after) else lowest(at, judged)
+            best = lowest(at, judged) if isfinite(judged.after) else NEAREST
             evidence = Evidence(score.ratio, accepted, size, 4, Miss(0.0), None, best)
             radius = self.whole.parts.sigma.next(Control(0.0, 0.0, radius), evidence).radius
         later = replace(at, radius=radius, iteration=at.iteration + 1, stuck=stuck, rejected=not accepted)
@@ -269,10 +269,14 @@ class SmallKernel:
 
 
 def lowest(at: Walk, judged: Judged) -> float:
-    """Where along a step that was rejected f is lowest, by what was seen of it."""
+    """How far along a step f is lowest, by what was seen of it (`tercet.methods.phases.furthest`)."""
     from tercet.fitting import walk
 
-    rows, numbers = at.table.rows, at.table.numbers
+    rows, numbers, there = at.table.rows, at.table.numbers, nan
+    if judged.accepted:
+        if judged.slope is None or judged.score.rounding:
+            return FURTHEST
+        there = float(judged.slope @ rows[walk.S])
     slope, quadratic, bent = float(rows[walk.G] @ rows[walk.S]), float(numbers[walk.DECREASE]), numbers[walk.BENT]
     cubic = 0.0 if np.isnan(bent) else 6.0 * (quadratic - float(bent))
-    return Ray(slope, -2.0 * (quadratic + slope), cubic).lowest([(1.0, judged.after - at.point.value())])
+    return Ray(slope, -2.0 * (quadratic + slope), cubic).lowest([(1.0, judged.after - at.point.value())], there)

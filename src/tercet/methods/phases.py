@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tercet.control.judge import EPS, Score
-from tercet.control.ray import Ray
+from tercet.control.ray import FURTHEST, NEAREST, Ray
 from tercet.control.sigma import Control, Evidence, Miss
 from tercet.critical.looks import WayDown
 from tercet.methods.noise import Noise, noise_of
@@ -162,9 +163,19 @@ def gather(at: Expansion, judged: Judged, allowance: float) -> Evidence:
 
     cubic = None if step.cubic is None else miss(step.cubic)
     ray, change = partial(Ray.of, at.model.taylor.g, step), judged.after - at.f
-    best = ray().lowest([(1.0, change)]) if not judged.accepted and np.isfinite(judged.after) else 0.5
+    best = furthest(ray, judged, change)
     power, second = judged.ask.power, miss(step.quadratic)
     return Evidence(score.ratio, judged.accepted, length(step.s), power, second, cubic, best, ray, change, step.sigma)
+
+
+def furthest(ray: Callable[[], Ray], judged: Judged, change: float) -> float:
+    """How far along a step f is lowest, by its value there and, after an accepted one, its slope; FURTHEST where that
+    is not told: rounding hides it, or the step ends where f was found lowest by looks."""
+    if not judged.accepted:
+        return ray().lowest([(1.0, change)]) if np.isfinite(judged.after) else NEAREST
+    if judged.slope is None or judged.score.rounding or judged.step.looks > 1 or judged.step.trial is not None:
+        return FURTHEST
+    return ray().lowest([(1.0, change)], float(judged.slope @ judged.step.s))
 
 
 def left_over(before: float, at: Expansion, judged: Judged) -> float:
