@@ -1,4 +1,4 @@
-"""`SVRG` and `SAGA`, the variance-reduced gradient methods, as baselines of a comparison."""
+"""`SVRG` and `SAGA`, variance-reduced gradient methods, and `SVRC`, a cubic one, as baselines of a comparison."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tercet.checks import positive, whole
+from tercet.checks import number, positive, whole
 from tercet.control.sigma import Control
 from tercet.frame import Reach
 from tercet.methods.anchored import Anchor
 from tercet.methods.run import Run, refuse_bounds
 from tercet.methods.saved import need, vector
 from tercet.methods.state import Memory, State, Views
+from tercet.objectives.base import NotFiniteError
 from tercet.records import Matrix, Rows, Sizes, Status, Vector
 from tercet.result import Row
 from tercet.sampling.draws import Stream
 from tercet.sampling.rules import count
+from tercet.subsolvers import Dense
+from tercet.subsolvers.base import Ask, Taylor
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,41 @@ class SAGA:
         refuse_bounds("SAGA", run)
         blocks = min(self.blocks, run.n)
         return GradientKernel(self.step, -(-run.n // blocks), Remembered(blocks))
+
+
+@dataclass(frozen=True)
+class SVRC:
+    """Stochastic variance-reduced cubic regularization (Zhou, Xu and Gu 2018), with the schedule of its paper.
+
+    Every T iterations the anchor a is renewed, with g_a = grad f(a) and B_a = hess f(a) over all terms; in between
+
+        g = g_I(x) - g_I(a) - (B_I(a) - B_a) (x - a) + g_a,   B = B_J(x) - B_J(a) + B_a
+
+    over independent draws I and J, and the step minimizes g's + 1/2 s'Bs + M/6 |s|^3. No value of f is taken. Its
+    analysis asks for T = n^(1/5), |I| of the order n^(4/5) and |J| of the order n^(2/5) log d; `epoch`, `gradient` and
+    `hessian` are the factors before these. M = penalty / (1 + decay)^(k/T) in iteration k, as in its experiments;
+    without decay it is constant, as in the analysis.
+    """
+
+    epoch: float = 1.0
+    gradient: float = 1.0
+    hessian: float = 1.0
+    penalty: float = 1.0
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("epoch", "gradient", "hessian", "penalty"):
+            positive("SVRC", name, getattr(self, name))
+        if not 0 <= number(self.decay) < np.inf:
+            raise ValueError(f"SVRC(decay={self.decay!r}): give a finite number of at least 0.")
+
+    def kernel(self, run: Run) -> CubicKernel:
+        """The method on the terms of a run."""
+        refuse_bounds("SVRC", run)
+        n, d = run.n, run.d
+        sizes = (self.epoch * n**0.2, self.gradient * n**0.8, self.hessian * n**0.4 * max(1.0, np.log(d)))
+        steps, gradient, hessian = (max(1, round(min(size, n))) for size in sizes)
+        return CubicKernel(self.penalty, self.decay, steps, gradient, hessian)
 
 
 class Estimator(Protocol):
@@ -170,19 +208,96 @@ class GradientKernel:
         g, extra, stream = self.estimator.estimate(run, state, self.size)
         if not np.all(np.isfinite(g)):
             return state, Status.NOT_FINITE
-        s = -self.rate * g
-        row = Row(
-            iteration=state.memory.iteration,
-            f=np.nan,  # no function values are taken
-            gradient_norm=float(np.linalg.norm(g)),
-            sigma=state.memory.control.sigma2,
-            ratio=np.nan,
-            accepted=True,
-            step_norm=float(np.linalg.norm(s)),
-            sizes=state.sizes,
-            inner=1,
-            counts=run.meter.counts(),
-            seconds=perf_counter() - run.started,
-        )
-        memory = replace(state.memory, iteration=row.iteration + 1, length=row.step_norm)
-        return replace(state, point=run.full.at(state.x + s), memory=memory, stream=stream, extra=extra), row
+        return moved(run, replace(state, stream=stream, extra=extra), g, -self.rate * g)
+
+
+@dataclass(frozen=True)
+class CubicKernel:
+    """Steps of a cubic model of semi-stochastic derivatives, with a penalty that falls by a schedule."""
+
+    penalty: float
+    decay: float
+    steps: int  # from one anchor to the next
+    gradient: int
+    hessian: int
+
+    def begin(self, run: Run) -> State:
+        """Stand at x0; nothing is evaluated there."""
+        at, sizes = run.full.at(run.x0), Sizes(self.gradient, self.gradient, self.hessian, 0)
+        control = Control(self.sigma(0), self.sigma(0))
+        return State(at, at, sizes, Views.alone(run.full), Memory(control, Reach.of(run.x0)), Stream.of(run.seed))
+
+    def resume(self, run: Run, arrays: dict[str, Any]) -> State:
+        """Stand where a checkpoint was taken."""
+        anchor = Anchor.of(arrays.get("extra"), run.d)
+        return State.from_arrays(run, lambda sizes: Views.alone(run.full), arrays, anchor)
+
+    def sigma(self, iteration: int) -> float:
+        """sigma/3 |s|^3 is M/6 |s|^3."""
+        return 0.5 * self.penalty / (1.0 + self.decay) ** (iteration / self.steps)
+
+    def step(self, run: Run, state: State) -> tuple[State, Row | Status]:
+        """One step of the model."""
+        sigma = self.sigma(state.memory.iteration)
+        state = replace(state, memory=replace(state.memory, control=Control(sigma, sigma)))
+        try:
+            point, state = self.estimate(run, state)
+            if not np.all(np.isfinite(point.gradient)):
+                return state, Status.NOT_FINITE
+            taylor = Taylor(point.gradient, point, None, False, run.meter.wait)
+            move = Dense().prepare(taylor).solve(Ask(sigma, sigma, 3))
+        except NotFiniteError:
+            return state, Status.NOT_FINITE
+        return moved(run, state, point.gradient, move.s)
+
+    def estimate(self, run: Run, state: State) -> tuple[Estimate, State]:
+        """The estimates at x, which an anchor that is made there does not need, and the state after the draws."""
+        x, anchor, stream = state.x, state.extra, state.stream
+        if state.memory.iteration % self.steps == 0 or not isinstance(anchor, Anchor) or anchor.B is None:
+            whole = run.full.at(x)
+            anchor = Anchor(x, whole.gradient().copy(), whole.hessian().copy())
+            assert anchor.B is not None
+            return Estimate(anchor.g, anchor.B), replace(state, extra=anchor)
+        rows, stream = stream.draw(run.n, self.gradient)
+        view, e = run.objective.over(rows), x - anchor.x
+        there = view.at(anchor.x)
+        g = view.at(x).gradient() - there.gradient() - there.hessian_product(e) + anchor.B @ e + anchor.g
+        rows, stream = stream.draw(run.n, self.hessian)
+        view = run.objective.over(rows)
+        B = view.at(x).hessian() - view.at(anchor.x).hessian() + anchor.B
+        return Estimate(g, B), replace(state, stream=stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Derivatives at a point, as far as a sub-solver of second order asks for them."""
+
+    gradient: Vector
+    B: Matrix
+
+    def hessian(self) -> Matrix:
+        """B."""
+        return self.B
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """Bv."""
+        return self.B @ v
+
+
+def moved(run: Run, state: State, g: Vector, s: Vector) -> tuple[State, Row]:
+    """After a step from an estimate of the gradient, which is not judged: no function values are taken."""
+    row = Row(
+        iteration=state.memory.iteration,
+        f=np.nan,
+        gradient_norm=float(np.linalg.norm(g)),
+        sigma=state.memory.control.sigma2,
+        ratio=np.nan,
+        accepted=True,
+        step_norm=float(np.linalg.norm(s)),
+        sizes=state.sizes,
+        inner=1,
+        counts=run.meter.counts(),
+        seconds=perf_counter() - run.started,
+    )
+    memory = replace(state.memory, iteration=row.iteration + 1, length=row.step_norm)
+    return replace(state, point=run.full.at(state.x + s), memory=memory), row

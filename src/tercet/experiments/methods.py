@@ -13,7 +13,7 @@ from typing import Any
 
 from tercet.control.sigma import PaperSigma
 from tercet.experiments.averaged import Averaged
-from tercet.experiments.baselines import SAGA, SVRG
+from tercet.experiments.baselines import SAGA, SVRC, SVRG
 from tercet.experiments.dynamic import DynamicAccuracy
 from tercet.experiments.hybrid import Hybrid
 from tercet.experiments.interpolation import Interpolation, Persistent
@@ -108,6 +108,11 @@ def dynamic(kind: Any, omega: float = 0.25, **settings: Any) -> Any:
 
 STEP_GRID: dict[str, list[Any]] = {"step": list(STEPS)}
 SIGMA_GRID: dict[str, list[Any]] = {"sigma": [1e-3, 1e-2, 1e-1, 1.0, 10.0]}
+SVRC_GRID: dict[str, list[Any]] = {
+    "gradient": [0.1, 0.3, 1.0],
+    "penalty": [1e-2, 1e-1, 1.0],
+    "decay": [0.0, 1.0],
+}
 CATALOGUE: dict[str, Entry] = {
     "STM": Entry("STM", "sub-sampled tensor method, this library's settings", STM),
     "STM-paper": Entry(
@@ -146,8 +151,11 @@ CATALOGUE: dict[str, Entry] = {
     "STM-reduced": Entry(
         "reduced", "the paper's samples and factors with variance reduction", partial(reduced, STM)
     ),
+    "SCR-reduced": Entry(
+        "reduced", "the same with the second-order model: the paper's samples and factors", partial(reduced, SCR)
+    ),
     "SVRC": Entry(
-        "reduced", "variance-reduced cubic regularization: the paper's samples and factors", partial(reduced, SCR)
+        "SVRC", "variance-reduced cubic regularization, its own schedule (Zhou, Xu and Gu 2018); tuned", SVRC, SVRC_GRID
     ),
     "SVRG": Entry("SVRG", "variance-reduced gradient steps of constant length; tuned", SVRG, STEP_GRID),
     "SAGA": Entry("SAGA", "gradient steps with a table of gradients over blocks; tuned", SAGA, STEP_GRID),

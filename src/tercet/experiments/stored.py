@@ -13,7 +13,7 @@ from tercet.once import once
 from tercet.records import ORDERS, Vector
 
 FLOOR = 1e-16  # what a gap of zero or below, which a logarithm cannot take, is read as
-FAMILIES = ("STM", "SCR", "reduced", "AR3", "ARC", "others", "SGD", "SVRG", "SAGA", "SciPy", "own")
+FAMILIES = ("STM", "SCR", "reduced", "AR3", "ARC", "others", "SVRC", "SGD", "SVRG", "SAGA", "SciPy", "own")
 NOT_CLOSE = 1e-6  # a certified end further than this from every known minimum, relative to 1 + |f*|, is another one
 
 PAPER_ORDERS = tuple(f"paper_{order}" for order in ORDERS)

@@ -23,7 +23,7 @@ from tercet.methods.run import Run
 from tercet.methods.state import Expansion, Memory, State
 from tercet.methods.stop import End, Turn, stop
 from tercet.objectives.base import NotFiniteError
-from tercet.objectives.metered import Known, MeteredPoint
+from tercet.objectives.metered import MeteredPoint
 from tercet.records import Counts, Meets, Sizes, Status
 from tercet.result import Row
 from tercet.sampling.draws import Stream
@@ -45,11 +45,8 @@ def stand(run: Run, parts: Parts, sizes: Sizes, memory: Memory, origin: MeteredP
     views = parts.policy.views(run, sizes)
     x = run.domain.start(run.x0, views.value.start)
     point = parts.policy.look(views.value, x, views.value.seed)
-    if sampled:
-        # To compare with at the end, or at once when the run is interrupted; what led to the value is let go of.
-        origin = MeteredPoint(run.full, run.x0, known=Known(origin.value()))
-    elif x is run.x0:
-        origin = point
+    if x is run.x0 and not sampled:
+        origin = point  # a sampled run looks at x0 over all terms when it ends
     return State(point, origin, sizes, views, memory, Stream.of(run.seed), sampled=sampled, scale=abs(point.value()))
 
 

@@ -106,9 +106,9 @@ def within(s: Vector, relative: float, at: Expansion, each: bool) -> bool:
 
 
 def gained(state: State, at: Expansion) -> float:
-    """How far f fell since x0, where that is known; sampled runs compare with x0 at the end."""
+    """How far f fell since x0; what the first sample told stands in until a sampled run is compared with x0."""
     start = state.origin.known.value
-    return np.nan if start is None else start - at.f
+    return (state.scale if start is None else start) - at.f
 
 
 def goes_away(run: Run, state: State, at: Expansion, step: Step) -> bool:
@@ -129,6 +129,8 @@ def conclude(
     Where x goes away and f is flat that way as far as it can be seen, there is no minimizer: FLAT. A step that promises
     a visible decrease, as beside a minimum of 0 until numbers end, is taken.
     """
+    if state.sampled:
+        state.origin.value()  # samples were not compared with x0
     memory, way = state.memory, Travelled(state.memory.reach, gained(state, at), away)
     fresh = again(at)
     try:
@@ -138,7 +140,6 @@ def conclude(
     anew = fresh is not at.slope
     dear = anew and at.B is at.slope and at.slope.inexact > 0  # B is made of what other points handed on
     end = partial(End, certificate=certificate, point=fresh)
-    # Sampled phases do not look at the full objective, so where they led has to be compared with x0 once.
     if certificate.holds and state.sampled and state.origin.value() < fresh.value():
         return Turn(restart())
     if certificate.holds:
