@@ -79,6 +79,25 @@ def test_a_forward_gradient_leads_where_it_is_far_above_its_error_and_not_beside
     assert not leads(x, 1e6, np.full(3, 1e-3), bend), "f is rounded too much"
 
 
+def test_one_axis_along_which_f_bends_strongly_is_not_overlooked_beside_others():
+    x, g = np.ones(2), np.array([3e-3, 5e-3])
+    assert leads(x, 1e-5, g, np.array([100.0, 100.0]))
+    assert not leads(x, 1e-5, g, np.array([100.0, 1e7])), "its error is 0.15"
+
+
+@pytest.mark.parametrize("seed", [0, 5, 7])
+def test_parameters_in_units_that_lie_far_apart_do_not_mislead_a_run_of_values(seed):
+    """Of six such fits each, one was ended by rounding: a component of a forward gradient was nothing but error."""
+    rng, t = np.random.default_rng(seed), np.linspace(0.0, 4.0, 40)
+    for _ in range(6):
+        y, k = 2.5 * np.exp(-1.3 * t) + 0.5 + 0.05 * rng.standard_normal(40), 10.0 ** rng.uniform(-3.0, 3.0, 3)
+
+        def fun(p, y=y, k=k):
+            return float(np.sum((p[0] * k[0] * np.exp(-p[1] * k[1] * t) + p[2] * k[2] - y) ** 2))
+
+        assert scipy.optimize.minimize(fun, 1.0 / k, method=tercet.scipy.stm).success
+
+
 def test_a_point_that_was_given_a_secant_says_what_it_owes_and_the_exact_one_does_not():
     objective = CallObjective(4, lambda x: 0.5 * x @ UP @ x, {})
     x, y = np.ones(4), np.ones(4) + 0.1 * RNG.standard_normal(4)

@@ -254,10 +254,17 @@ def forward_steps(sizes: Vector) -> Vector:
 
 
 def leads(sizes: Vector, f: float, g: Vector, bend: Vector) -> bool:
-    """Whether a gradient of about g is far above the error of forward differences, along one axis at least:
-    truncation, of which a good part is known and taken off, and the rounding of f."""
-    h = forward_steps(sizes)
-    return bool(np.any(np.abs(g) > FORWARD * (h * np.abs(bend) + 2 * EPS * abs(f) / h)))
+    """Whether a gradient of about g is far above the error e of forward differences: truncation, of which a
+    good part is known and taken off, and the rounding of f. Both are measured by what they make of f over a step,
+
+        sum g_j^2 / b_j > FORWARD^2 sum e_j^2 / b_j,     b_j = |B_jj|,
+
+    so that one axis along which f bends strongly is not overlooked beside others, whatever their units.
+    """
+    h, b = forward_steps(sizes), np.abs(bend)
+    b = np.maximum(b, EPS * float(b.max()) or 1.0)
+    e = h * b + 2 * EPS * abs(f) / h
+    return float(g @ (g / b)) > FORWARD * FORWARD * float(e @ (e / b))
 
 
 def room_for(domain: Domain, x: Vector, h: Vector) -> bool:
