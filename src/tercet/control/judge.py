@@ -25,7 +25,7 @@ def judge(f: float, decrease: float, after: float, rounding: float = 0.0) -> Sco
 
 
 def highest(f: float, decrease: float, least: float, rounding: float = 0.0) -> float:
-    """The largest value after a step whose ratio is at least `least`, or which rounding hides to be lower or higher."""
+    """The largest value after a step whose ratio is at least `least`, or where rounding hides whether it is lower."""
     enough = f - least * decrease if decrease > 0 else -inf
     return max(enough, f + jump(f, rounding)) if rounded(f, decrease, rounding) else enough
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from time import perf_counter
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from tercet.control.judge import EPS, Score, highest, judge
 from tercet.control.ray import FURTHEST, NEAREST, Ray
 from tercet.control.sigma import Control, Evidence, Miss, TrustRegion
+from tercet.critical.bounded import certify_in
+from tercet.critical.errors import Travelled
 from tercet.frame import Reach
 from tercet.methods.phases import PATIENCE
 from tercet.methods.run import Run
@@ -29,6 +31,7 @@ from tercet.vectors import length
 
 FEW = 20  # variables
 SOME = 1000  # residuals
+CLOSE: Final = "close"
 
 
 @dataclass(frozen=True)
@@ -148,13 +151,17 @@ class SmallKernel:
         """One iteration, or the reason why there is none."""
         if isinstance(state, Walk):
             how = self.model(state)
-            if how is not None:
+            if isinstance(how, float):
                 return self.walk(run, state, how)
+            done = certified(run, state) if how is CLOSE else None
+            if done is not None:
+                return done, Status.CERTIFIED
             state = state.state
         return self.whole.step(run, state)
 
-    def model(self, at: Walk) -> float | None:
-        """The second-order step at x, by a matrix that is told; None where `STM` has to look at x."""
+    def model(self, at: Walk) -> float | Literal["close"] | None:
+        """The second-order step at x, by a matrix that is told; CLOSE where x is as close as was asked, and None where
+        `STM` has to look at x."""
         from tercet.fitting import walk
 
         point, table, first = at.point, at.table, at.iteration == 0
@@ -179,7 +186,10 @@ class SmallKernel:
         if at.stuck >= PATIENCE or (lost and at.stuck == 1):
             return None
         how = walk.plain(rows, table.matrices, numbers)
-        return None if walk.over(rows, numbers, first, lost) or not isfinite(numbers[walk.LENGTH]) else how
+        over = walk.over(rows, numbers, first, lost)
+        if over or not isfinite(numbers[walk.LENGTH]):
+            return CLOSE if over == 1 else None
+        return float(how)
 
     def walk(self, run: Run, at: Walk, how: float) -> tuple[Walk, Row]:
         """The step with its correction, f there, and the next state."""
@@ -266,6 +276,17 @@ class SmallKernel:
             return later
         unexplained = length(judged.slope - rows[walk.QUADRATIC]) / max(length(rows[walk.G]), 1e-300)
         return replace(later, point=trial, unexplained=unexplained, length=size, before=at.point.x)
+
+
+def certified(run: Run, at: Walk) -> State | None:
+    """The end of a run, where the certificate holds at x as `STM` would ask for it; where not, it has more to say."""
+    state, gained = at.state, at.origin.value() - at.point.value()
+    try:
+        way = Travelled(state.memory.reach, gained)
+        found, _ = certify_in(run.domain, at.point, run.n, run.tolerances, run.traits, run.seed, way)
+    except NotFiniteError:
+        return None
+    return replace(state, certificate=found) if found.holds else None
 
 
 def lowest(at: Walk, judged: Judged) -> float:

@@ -229,9 +229,9 @@ def forecast(rows: Any, matrices: Any, numbers: Any, how: float) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def over(rows: Any, numbers: Any, first: bool, lost: bool) -> bool:
-    """Whether x is as close as was asked, or goes away (`stop.is_due`, `stop.goes_away`); not at the first x, nor where
-    the last step was lost to rounding, which says nothing of the next."""
+def over(rows: Any, numbers: Any, first: bool, lost: bool) -> int:
+    """1 where x is as close as was asked, 2 where it goes away (`stop.is_due`, `stop.goes_away`), else 0: not at the
+    first x, nor where the last step was lost to rounding, which says nothing of the next."""
     size = abs(numbers[F])
     if numbers[GAINED] > size:
         size = numbers[GAINED]
@@ -241,9 +241,9 @@ def over(rows: Any, numbers: Any, first: bool, lost: bool) -> bool:
         close = close and s <= numbers[RELATIVE] * (x if x > NOTHING * s else D)
         far = max(far, s / D)
     if numbers[DECREASE] <= EPS * size and far >= AWAY and not first:
-        return True
+        return 2
     held = numbers[LENGTH] >= HELD * numbers[RADIUS]
-    return close and not held and not lost and numbers[DECREASE] <= numbers[RELATIVE] * size
+    return int(close and not held and not lost and numbers[DECREASE] <= numbers[RELATIVE] * size)
 
 
 @numba.njit(cache=True, error_model="numpy")

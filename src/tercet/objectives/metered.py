@@ -183,7 +183,7 @@ class MeteredPoint:
     @property
     def residuals(self) -> MeteredResiduals:
         """What is known of its residuals, where the objective has them (`Traits.residuals`)."""
-        return MeteredResiduals(self)
+        return MeteredResiduals(self, self.able)
 
     @property
     def differenced(self) -> Any:
@@ -238,27 +238,24 @@ class MeteredResiduals:
     """The capability `Linear` of a point, counted."""
 
     point: MeteredPoint
+    able: Any  # what it offers, which has these
 
     def linear(self) -> Any:
         """A root of the Gauss-Newton matrix; it is paid with the gradient where that is known."""
-        point = self.point
-        assert point.able.linear is not None
-        return point.ask("gradient", point.able.linear, point.known.gradient is not None)
+        return self.point.ask("gradient", self.able.linear, self.point.known.gradient is not None)
 
     def rest(self) -> Matrix:
         """hess f(x) less the Gauss-Newton matrix."""
-        assert self.point.able.rest is not None
-        return self.point.ask("hessian", self.point.able.rest)
+        return self.point.ask("hessian", self.able.rest)
 
     def curve(self, s: Vector) -> Any:
         """The second derivative of the residuals along s."""
-        assert self.point.able.curve is not None
-        return self.point.ask("third", self.point.able.curve, s, finite=False)
+        return self.point.ask("third", self.able.curve, s, finite=False)
 
     def ahead(self, most: float) -> None:
         """f and, where f <= most, what `linear` and `rest` take, made at once by an engine that can."""
-        if self.point.able.ahead is not None:
-            self.point.ask("value", self.point.able.ahead, most)
+        if self.able.ahead is not None:
+            self.point.ask("value", self.able.ahead, most)
 
 
 def engine_of(point: MeteredPoint) -> Any:
