@@ -25,7 +25,6 @@ from tercet.critical.errors import (
     Travelled,
     digits,
     errors_of,
-    sizes,
     spans_of,
     step_across,
     told_from_zero,
@@ -238,7 +237,7 @@ class Examination:
         more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f. As a way down may be
         made of several looks, it is measured over all x_j together."""
         r, gained = self.tolerances.relative, np.nan_to_num(self.way.gained, nan=0.0, posinf=0.0)
-        near = length(way.s / sizes(self.x, way.s, D)) <= BEYOND * r * np.sqrt(len(D))
+        near = length(way.s / D) <= BEYOND * r * np.sqrt(len(D))
         return r > 0.0 and way.fall <= r**3 * gained and bool(near)
 
     def look(

@@ -14,7 +14,7 @@ import numpy as np
 
 from tercet.domain import EVERYWHERE, Domain
 from tercet.records import Matrix, Vector
-from tercet.vectors import shares
+from tercet.vectors import length, shares
 
 Across = Callable[[Vector], Callable[[Vector], Vector]]  # along v, from a point, Newton's step across v
 EPS = float(np.finfo(float).eps)
@@ -36,6 +36,7 @@ NARROW = 0.01  # the last
 LOOKED = 8  # along at most this many directions of a near-kernel f is looked at
 PAIRED = 4  # up to so many directions of a near-kernel, f is looked at between them too
 MIXED = 8  # from three on, also along so many random combinations of all of them
+SAME = 1e-6  # a direction this little beside the span of others lies in it
 
 
 def sides_of(x: Vector, epsilon: float, size: Vector) -> list[tuple[Vector, Vector]]:
@@ -334,12 +335,14 @@ def together(sight: Sight, falls: list[WayDown]) -> WayDown | None:
 
 def beside(v: Vector, free: list[Vector], D: Vector) -> Vector:
     """What v, measured in the spans D, has beside the directions in which f is flat: among many minimizers none is
-    the right one, and how far off x is along those directions is not asked."""
+    the right one, and how far off x is along those directions is not asked. Where nothing is left of v, along which f
+    rose, f is not flat over all that they span, and v counts whole."""
     if not free:
         return v
     Q = np.stack(independent([each / D for each in free]))
     u = v / D
-    return D * (u - Q.T @ (Q @ u))
+    left = u - Q.T @ (Q @ u)
+    return D * left if length(left) > SAME * length(u) else v
 
 
 def independent(directions: list[Vector]) -> tuple[Vector, ...]:
@@ -348,7 +351,7 @@ def independent(directions: list[Vector]) -> tuple[Vector, ...]:
         return ()
     rows = np.stack([v / np.linalg.norm(v) for v in directions])
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
-    return tuple(basis[values > 1e-6 * values[0]])
+    return tuple(basis[values > SAME * values[0]])
 
 
 def told_by(seen: Seen, D: Vector, E: Vector) -> dict[str, Any]:
