@@ -98,6 +98,19 @@ def test_parameters_in_units_that_lie_far_apart_do_not_mislead_a_run_of_values(s
         assert scipy.optimize.minimize(fun, 1.0 / k, method=tercet.scipy.stm).success
 
 
+def test_an_error_along_a_strong_axis_does_not_mislead_a_run_of_values():
+    """Brown's badly scaled function for other scales: of twenty, six were ended by it."""
+    rng, certified = np.random.default_rng(7), 0
+    for _ in range(20):
+        a, b = 10.0 ** rng.uniform(2, 6), 10.0 ** rng.uniform(-6, -2)
+
+        def fun(x, a=a, b=b):
+            return float((x[0] - a) ** 2 + (x[1] - b) ** 2 + (x[0] * x[1] - a * b) ** 2)
+
+        certified += scipy.optimize.minimize(fun, np.ones(2), method=tercet.scipy.stm).success
+    assert certified >= 19
+
+
 def test_a_point_that_was_given_a_secant_says_what_it_owes_and_the_exact_one_does_not():
     objective = CallObjective(4, lambda x: 0.5 * x @ UP @ x, {})
     x, y = np.ones(4), np.ones(4) + 0.1 * RNG.standard_normal(4)

@@ -254,8 +254,8 @@ def forward_steps(sizes: Vector) -> Vector:
 
 
 def leads(sizes: Vector, f: float, g: Vector, bend: Vector) -> bool:
-    """Whether a gradient of about g is far above the error e of forward differences: truncation, of which a
-    good part is known and taken off, and the rounding of f. Both are measured by what they make of f over a step,
+    """Whether a gradient of about g is far above the error e of forward differences: truncation, of which a good part
+    is known and taken off, and the rounding of f. Both are measured by what they make of f over a step,
 
         sum g_j^2 / b_j > FORWARD^2 sum e_j^2 / b_j,     b_j = |B_jj|,
 
