@@ -12,6 +12,7 @@ import numpy as np
 from tercet.checks import plain_array, refuse_masked, whole
 from tercet.objectives.base import Bound, Traits, digest, name_of
 from tercet.objectives.jaxtools import flatten, import_jax, precision, told_at
+from tercet.objectives.layers import Layers
 from tercet.objectives.programs import compiled, traced
 from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
@@ -130,7 +131,10 @@ def kernels_of(
         raise ValueError(f"FiniteSum(loss=...): loss returns {shapes}, but one scalar per example is needed.")
     run, consts = program.runner(jax), program.consts
     key = None if program.key is None else ("sum", program.key, str(dtype), chunk, columns)
-    return compiled(key, lambda: ChunkedKernels(jax, lambda x, *e: run(consts, x, *e), chunk, d, columns))
+    return compiled(
+        key,
+        lambda: ChunkedKernels(jax, lambda x, *e: run(consts, x, *e), chunk, d, columns, Layers.of(jax, program, d)),
+    )
 
 
 def platform_of(jax: Any, data: Any) -> str:
@@ -171,7 +175,9 @@ class ChunkedKernels:
     growing sample compiles nothing new. Hessians take smaller chunks, whose d columns stay in the cache.
     """
 
-    def __init__(self, jax: Any, loss: Callable[..., Any], chunk: int, d: int, columns: int):
+    def __init__(
+        self, jax: Any, loss: Callable[..., Any], chunk: int, d: int, columns: int, layers: Layers | None = None
+    ):
         np_ = jax.numpy
 
         def chunk_sum(x: Any, batch: Any, mask: Any) -> Any:
@@ -215,7 +221,13 @@ class ChunkedKernels:
         self.value = summed(chunk_sum, lambda x: zeros((), x.dtype))
         self.first = summed(first, lambda x: (zeros((), x.dtype), zeros(d, x.dtype)))
         self.grouped = summed(grouped, lambda x: (zeros((), x.dtype), zeros((GROUPS, d), x.dtype)))
-        self.hessian = summed(jax.hessian(chunk_sum), lambda x: zeros((d, d), x.dtype), small_chunk(chunk, d, columns))
+        if layers is None:
+            few = small_chunk(chunk, d, columns)
+            self.hessian = summed(jax.hessian(chunk_sum), lambda x: zeros((d, d), x.dtype), few)
+        else:
+            few = small_chunk(chunk, layers.units, columns)
+            parts = summed(layers.sums, layers.nothing, few)
+            self.hessian = jax.jit(lambda x, data, rows, m: layers.hessian(x, data, parts(x, data, rows, m)))
         self.hvp = summed(hvp, lambda x, v: zeros(d, x.dtype))
         self.tvp = summed(tvp, lambda x, u, v: zeros(d, x.dtype))
         self.scatter = summed(squares(jax, loss), lambda x: zeros((d, d), x.dtype))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tercet.checks import plain_array, refuse_masked, whole
 from tercet.objectives.base import Bound, as_start, digest, name_of
 from tercet.objectives.jaxtools import flatten, import_jax, precision, told_at
+from tercet.objectives.layers import Layers
 from tercet.objectives.programs import compiled, traced
 from tercet.objectives.residuals.calls import CallResiduals
 from tercet.objectives.residuals.outer import Outer
@@ -156,7 +157,8 @@ def kernels_of(
         run = program.runner(jax)
 
         def make() -> ResidualKernels:
-            return ResidualKernels(jax, lambda p, *e: run(consts, p, *e), loss, width, start.size)
+            layers = Layers.of(jax, program, start.size) if shapes[0].shape == () else None
+            return ResidualKernels(jax, lambda p, *e: run(consts, p, *e), loss, width, start.size, layers)
 
         key = None if program.key is None else ("residuals", program.key, loss, str(dtype))
         return width, compiled(key, make)

@@ -11,6 +11,7 @@ import numpy as np
 from tercet.objectives.base import Traits
 from tercet.objectives.capabilities import result_of
 from tercet.objectives.finite_sum import small_chunk
+from tercet.objectives.layers import Layers
 from tercet.objectives.residuals.linearized import Linearized
 from tercet.objectives.residuals.outer import Normal, Outer
 from tercet.objectives.residuals.points import GROUPS, LargePoint, TracedPoint
@@ -37,7 +38,9 @@ def residual_traits(d: int, provenance: str, epsilon: float) -> Traits:
 class ResidualKernels:
     """Compiled functions of a flat x over one batch of examples with their weights (0: an example that fills up)."""
 
-    def __init__(self, jax: Any, residual: Callable[..., Any], loss: Outer, width: int, d: int):
+    def __init__(
+        self, jax: Any, residual: Callable[..., Any], loss: Outer, width: int, d: int, layers: Layers | None = None
+    ):
         xp = jax.numpy
 
         def residuals(x: Any, batch: Any) -> Any:
@@ -53,7 +56,9 @@ class ResidualKernels:
         def rest(x: Any, batch: Any, w: Any) -> Any:
             r = residuals(x, batch)
             slope = jax.grad(lambda q: xp.sum(loss.value(q, xp)))(r) * xp.where(w > 0.0, w, 0.0)[:, None]
-            return weighted_hessians(jax, residuals, x, batch, slope)
+            if layers is None:
+                return weighted_hessians(jax, residuals, x, batch, slope)
+            return layered_hessians(jax, layers, x, batch, slope[:, 0], w > 0.0)
 
         def ahead(x: Any, batch: Any, w: Any, most: Any) -> Any:
             f = total(x, batch, w) <= most
@@ -94,18 +99,29 @@ class ResidualKernels:
 
 def weighted_hessians(jax: Any, residuals: Callable[..., Any], x: Any, batch: Any, c: Any) -> Any:
     """The sum over some examples of c_i hess r_i(x), a few of them at a time."""
-    d, m = len(x), len(c)
-    small = small_chunk(m, d)
-
-    def fold(leaf: Any) -> Any:
-        return leaf.reshape((m // small, small, *leaf.shape[1:]))
 
     def add(total: Any, part: Any) -> Any:
         some, weights = part
         return total + jax.hessian(lambda p: jax.numpy.sum(weights * residuals(p, some)))(x), None
 
-    parts = (jax.tree_util.tree_map(fold, batch), fold(c))
-    return jax.lax.scan(add, jax.numpy.zeros((d, d), x.dtype), parts)[0]
+    return jax.lax.scan(add, jax.numpy.zeros((len(x),) * 2, x.dtype), folded(jax, len(x), (batch, c)))[0]
+
+
+def layered_hessians(jax: Any, layers: Layers, x: Any, batch: Any, c: Any, counts: Any) -> Any:
+    """The same from the layers of a network, where an example has one residual."""
+
+    def add(total: Any, part: Any) -> Any:
+        return jax.tree_util.tree_map(jax.numpy.add, total, layers.sums(x, *part)), None
+
+    sums = jax.lax.scan(add, layers.nothing(x), folded(jax, layers.units, (batch, counts, c)))[0]
+    return layers.hessian(x, batch, sums)
+
+
+def folded(jax: Any, columns: int, parts: Any) -> Any:
+    """Examples a few at a time, so that so many columns of them stay in the cache."""
+    m = len(jax.tree_util.tree_leaves(parts)[0])
+    small = small_chunk(m, columns)
+    return jax.tree_util.tree_map(lambda leaf: leaf.reshape((m // small, small, *leaf.shape[1:])), parts)
 
 
 @dataclass(frozen=True, eq=False)
