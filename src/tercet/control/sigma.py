@@ -99,9 +99,9 @@ class TrustRegion:
     A bound that is reached acts like a sigma: s minimizes the model with sigma = mu / |s|^(p-2), mu the multiplier of
     |s| <= radius, and the trace shows that sigma. Where f fell by the ratio rho of what was promised, the radius is
     4 rho times the last step, at least half of it and at most `grow` times; where that is less than `grow` times, it
-    also ends where f is lowest along the step, by the fifth-order polynomial that its derivatives at x and its value
-    and slope at x + s tell. After a rejection it ends there, too, by the value alone. The first is as if a good step as
-    long as the larger of |x| and the step of steepest descent had gone before.
+    grows no further than to where f is lowest along the step, by the fifth-order polynomial that its derivatives at x
+    and its value and slope at x + s tell. After a rejection it ends there, by the value alone. The first is as if a
+    good step as long as the larger of |x| and the step of steepest descent had gone before.
     """
 
     eta1: float = 0.1
@@ -131,7 +131,7 @@ class TrustRegion:
         if not evidence.accepted:
             return replace(control, radius=min(max(evidence.best, 0.1), 0.5) * min(size, control.radius))
         times = min(max(4.0 * evidence.ratio, 0.5), self.grow)
-        return replace(control, radius=(times if times == self.grow else min(times, max(evidence.best, 0.5))) * size)
+        return replace(control, radius=(times if times == self.grow else min(times, max(evidence.best, 1.0))) * size)
 
 
 @dataclass(frozen=True)
