@@ -33,7 +33,7 @@ AT_ONCE = 64  # iterations, after which a compiled loop can be interrupted
 
 
 def stay(kernel: Kernel, run: Run, state: State, most: int, evaluations: float) -> tuple[State, list[Row], bool]:
-    """The `walk` of a method that has none."""
+    """The `fast_forward` of a method that has none."""
     return state, [], False
 
 
@@ -53,7 +53,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.progress = Progress.on_terminal(self.run.n)
-        self.walk = getattr(self.kernel, "walk", partial(stay, self.kernel))
+        self.fast_forward = getattr(self.kernel, "fast_forward", partial(stay, self.kernel))
         self.evaluations = self.max_epochs * self.run.n
 
     @property
@@ -79,7 +79,7 @@ class Loop:
                     return status, None
                 if self.state is None:
                     self.state = self.kernel.begin(self.run)
-                self.state, rows, more = self.walk(self.run, self.state, self.room, self.evaluations)
+                self.state, rows, more = self.fast_forward(self.run, self.state, self.room, self.evaluations)
                 if any(self.observe(self.state, row) for row in rows):
                     return Status.CALLBACK, None
                 if more:

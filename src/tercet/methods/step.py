@@ -187,6 +187,6 @@ class TensorKernel:
         """One iteration, or the reason why there is none."""
         return step(run, self.parts, state)
 
-    def walk(self, run: Run, state: State, most: int, evaluations: float) -> Walked:
+    def fast_forward(self, run: Run, state: State, most: int, evaluations: float) -> Walked:
         """Iterations that need no more than arithmetic."""
         return (state, [], False) if self.walker is None else self.walker.walk(run, state, most, evaluations)

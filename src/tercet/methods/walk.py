@@ -264,7 +264,15 @@ def loop(data: Any, V: Any, M: Any, matrices: Any, N: Any, rows: Any, seen: Any)
     for k in range(len(rows)):
         if N[w.VALUES] + N[w.GRADIENTS] + N[w.HESSIANS] + N[w.THIRDS] >= N[w.MOST]:
             return k, True
-        if not stand(data, V, M, B, scaled, N) or not plain(V, scaled, L, N) or due(V, N):
+        known = N[w.FORMED]
+        if not stand(data, V, M, B, scaled, N):
+            return k, False
+        if not plain(V, scaled, L, N):
+            if known == 0.0:  # of a B that is nearly singular each rounding counts: it is formed by who goes on with it
+                N[w.FORMED] = 0.0
+                N[w.HESSIANS] -= M.shape[1]
+            return k, False
+        if due(V, N):
             return k, False
         search(data, V, M, L, scaled, N, seen)
         gone(V, M, data, N)
