@@ -34,7 +34,6 @@ class Walker:
     data: Any  # the rows
     units: Vector  # E
     fixed: Vector  # the numbers of the loop that stay
-    order: int
 
     @staticmethod
     def of(parts: Parts, run: Run) -> Walker | None:
@@ -58,7 +57,7 @@ class Walker:
         N[w.ETA], N[w.GROW], N[w.THETA], N[w.POWER] = sigma.eta1, sigma.grow, subsolver.theta, parts.power
         N[w.WORTH], N[w.LOOKS] = parts.third.worth if parts.order >= 3 else 0.0, parts.search.looks
         E = np.require(run.scales, None, ("C", "W")) if natural else np.ones(run.d)
-        return Walker(data, E, N, parts.order)
+        return Walker(data, E, N)
 
     def walk(self, run: Run, state: State, most: int, evaluations: float) -> Walked:
         """At most so many iterations, and none once there were so many evaluations; none where the next is no ordinary
@@ -96,11 +95,8 @@ class Walker:
         N, m, tally, path = self.fixed.copy(), state.memory, run.meter.tally, state.point.given.engine
         start = state.origin.known.value
         N[w.F], N[w.RADIUS], N[w.LENGTH], N[w.MISSED] = state.point.value(), m.control.radius, m.length, m.missed
-        N[w.UNEXPLAINED], N[w.ITERATION], N[w.FORMED] = (
-            m.unexplained,
-            m.iteration,
-            state.point.known.hessian is not None,
-        )
+        N[w.UNEXPLAINED], N[w.ITERATION] = m.unexplained, m.iteration
+        N[w.FORMED] = state.point.known.hessian is not None
         N[w.VALUES : w.VALUES + 4], N[w.MOST] = list(tally.values()), evaluations
         N[w.SCALE], N[w.START], N[w.CLOSER] = state.scale, np.nan if start is None else start, m.closer
         N[w.ROUNDING], N[w.SEEN] = m.rounding, m.looked
