@@ -82,9 +82,9 @@ def test_the_lowest_point_is_where_a_dense_scan_of_the_slope_first_finds_it(c1, 
 
 
 def test_where_the_slope_is_above_0_at_once_the_nearest_point_is_taken_and_else_the_furthest():
-    assert first_root((1.0, 0.0), 0.1, 3.0) == 0.1
-    assert first_root((-1.0, 0.0), 0.1, 3.0) == 3.0
-    assert first_root((-1.0, 1.0), 0.1, 3.0) == pytest.approx(1.0, abs=1e-3)
+    assert first_root(1.0, 0.0, 0.0, 0.0, 0.0, 0.1, 3.0) == 0.1
+    assert first_root(-1.0, 0.0, 0.0, 0.0, 0.0, 0.1, 3.0) == 3.0
+    assert first_root(-1.0, 1.0, 0.0, 0.0, 0.0, 0.1, 3.0) == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

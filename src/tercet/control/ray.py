@@ -54,7 +54,7 @@ class Ray:
         last, (c4, c5) = looks[-1][0], self.through(looks, slope)
         if not (isfinite(c4) and isfinite(c5)):
             return NEAREST * last
-        return first_root((self.c1, self.c2, self.c3 / 2, 4 * c4, 5 * c5), NEAREST * last, FURTHEST * last)
+        return first_root(self.c1, self.c2, self.c3 / 2, 4 * c4, 5 * c5, NEAREST * last, FURTHEST * last)
 
     def next(self, looks: Looks) -> float | None:
         """Where to look again; None where f would hardly be lower there than it was seen."""
@@ -68,18 +68,16 @@ class Ray:
         return None if known or best - there < GAIN * max(-best, 0.0) else t
 
 
-def first_root(c: Sequence[float], low: float, high: float) -> float:
+def first_root(c0: float, c1: float, c2: float, c3: float, c4: float, low: float, high: float) -> float:
     """The first t between low and high where c0 + c1 t + ... + c4 t^4, the slope of f, turns from below 0 to above;
     low where it is above 0 there already, high where it never is."""
-
-    c0, c1, c2, c3, c4 = (*c, 0.0, 0.0, 0.0)[:5]
 
     def slope(t: float) -> float:
         return c0 + t * (c1 + t * (c2 + t * (c3 + t * c4)))
 
     if not slope(low) < 0.0:
         return low
-    before = low
+    before = after = low
     for k in range(1, STRIDES + 1):
         after = low + (high - low) * k / STRIDES
         if slope(after) >= 0.0:
@@ -89,5 +87,8 @@ def first_root(c: Sequence[float], low: float, high: float) -> float:
         return high
     for _ in range(HALVINGS):
         middle = 0.5 * (before + after)
-        before, after = (middle, after) if slope(middle) < 0.0 else (before, middle)
+        if slope(middle) < 0.0:
+            before = middle
+        else:
+            after = middle
     return 0.5 * (before + after)

@@ -143,7 +143,11 @@ def bend_of(at: Expansion, move: Step, other: Step, fall: float) -> Step:
     if not (w > 0.0 and np.isfinite(c4)):
         return other
     a = first_root(
-        (ray.c1 - p * q / w, ray.c2 - (q * q + p * r) / w, (ray.c3 - 3 * q * r / w) / 2, 4 * c4 - r * r / (2 * w)),
+        ray.c1 - p * q / w,
+        ray.c2 - (q * q + p * r) / w,
+        (ray.c3 - 3 * q * r / w) / 2,
+        4 * c4 - r * r / (2 * w),
+        0.0,
         0.1,
         3.0,
     )

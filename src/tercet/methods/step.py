@@ -22,6 +22,7 @@ from tercet.methods.phases import DESCENT, Judged, asked
 from tercet.methods.run import Run
 from tercet.methods.state import Expansion, Memory, State
 from tercet.methods.stop import End, Turn, stop
+from tercet.methods.walking import Walked, Walker
 from tercet.objectives.base import NotFiniteError
 from tercet.objectives.metered import MeteredPoint
 from tercet.records import Counts, Meets, Sizes, Status
@@ -164,11 +165,13 @@ class TensorKernel:
     """STM or SCR with the parts that suit a run."""
 
     parts: Parts
+    walker: Walker | None = None  # who takes ordinary iterations on small linear models
 
     @staticmethod
     def of(settings: Settings, run: Run) -> TensorKernel:
         """The parts are chosen once."""
-        return TensorKernel(Parts.of(settings, run))
+        parts = Parts.of(settings, run)
+        return TensorKernel(parts, Walker.of(parts, run))
 
     def begin(self, run: Run) -> State:
         """Stand at the start."""
@@ -183,3 +186,7 @@ class TensorKernel:
     def step(self, run: Run, state: State) -> tuple[State, Row | Status]:
         """One iteration, or the reason why there is none."""
         return step(run, self.parts, state)
+
+    def fast_forward(self, run: Run, state: State, most: int, evaluations: float) -> Walked:
+        """Iterations that need no more than arithmetic."""
+        return (state, [], False) if self.walker is None else self.walker.walk(run, state, most, evaluations)

@@ -228,6 +228,15 @@ class Seeds(Protocol):
         ...
 
 
+class Looped(Protocol):
+    """A view of a small linear model, over which many iterations are taken in one compiled loop."""
+
+    @property
+    def looped(self) -> Any:
+        """Its `tercet.objectives.linear.rows.Data`; None where the loop would not pay. Default: None."""
+        ...
+
+
 class BetterStart(Protocol):
     """A view that can tell a better start than x0."""
 

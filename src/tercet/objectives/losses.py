@@ -309,6 +309,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "gamma": Gamma,
     "smooth_quantile": SmoothQuantile,
 }
+LOOPED = (SigmoidSquares, Logistic, Squares, Cauchy, Welsch, GemanMcClure)  # known to compiled loops, by their place
 SCALED = ("cauchy", "welsch", "geman_mcclure", "smooth_quantile")  # those with a scale
 
 

@@ -18,11 +18,13 @@ from tercet.objectives.base import Priced
 from tercet.objectives.linear import bounds
 from tercet.objectives.linear.span import FRESH, Ahead, Path, SpanImages, same_rows
 from tercet.objectives.linear.start import shrink, unseen_to_rest
-from tercet.objectives.losses import Formula, Four, Loss
+from tercet.objectives.losses import LOOPED, Formula, Four, Loss
 from tercet.objectives.tables import ALL, Coefficients, Picked, Table
 from tercet.once import once
 from tercet.records import Matrix, Rows, Tensor, Vector
 
+WALKED = 300_000  # entries, with more of which the arithmetic of an iteration takes longer than all beside it
+NARROW = 64  # variables; matrices of more are left to LAPACK
 STRAIGHT = 0.2  # a row's third derivative is left out when its cubic term is below this fraction
 
 
@@ -86,6 +88,17 @@ class LinearView:
     def terms(self) -> int:
         """The number of rows."""
         return self.table.shape[0]
+
+    @once
+    def looped(self) -> Any:
+        """The rows for compiled loops; None where there are many, or a loss that these do not know."""
+        table: Any = self.table
+        ours = self.rows is None and type(self.loss) in LOOPED
+        if not ours or table.shape[1] > NARROW or table.A.size > WALKED:
+            return None
+        from tercet.objectives.linear.rows import data_of  # compiled, and loaded only where it is used
+
+        return data_of(self)
 
     def at(self, x: Vector, carry: Path | None = None) -> LinearPoint:
         """These rows at x."""
