@@ -71,6 +71,27 @@ def solve(L: Any, E: Any, v: Any, out: Any) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")
+def inverse(L: Any, E: Any, W: Any, out: Any) -> None:
+    """The triangle of E (LL')^-1 E, with W = L^-1 on the way."""
+    d = len(E)
+    for j in range(d):
+        W[j, j] = L[j, j]
+        for i in range(j + 1, d):
+            left = 0.0
+            for k in range(j, i):
+                left -= L[i, k] * W[k, j]
+            W[i, j] = left * L[i, i]
+    row = 0
+    for i in range(d):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(i, d):
+                total += W[k, i] * W[k, j]
+            out[row] = total * E[i] * E[j]
+            row += 1
+
+
+@numba.njit(cache=True, error_model="numpy")
 def product(A: Any, v: Any, out: Any) -> float:
     """out = Av for a lower triangle A; v'Av."""
     d, total = len(v), 0.0
@@ -156,7 +177,7 @@ def advance(trial: Any, looked: Any, index: Any, p: Any, known: Any, walk: Any, 
     nan where rounding hides the step.
     """
     d, left = len(p), 0
-    E, g, s, As, A = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(len(known) - 1 - d)
+    E, g, s, A = np.empty(d), np.empty(d), np.empty(d), np.empty(len(known) - 1 - d)
     H, L = np.empty((d, d)), np.empty((d, d))
     for j in range(len(index)):
         k = index[j]
@@ -171,9 +192,9 @@ def advance(trial: Any, looked: Any, index: Any, p: Any, known: Any, walk: Any, 
             solve(L, E, g, s)
         else:
             s[:] = np.nan
-        promised, small = -0.5 * product(A, s, As), walk[d, k] < 1.0
-        for i in range(d):
-            promised += g[i] * s[i]
+        promised, small = 0.0, walk[d, k] < 1.0
+        for i in range(d):  # g's - s'As / 2, since (A + damping walk) s = g
+            promised += 0.5 * s[i] * (g[i] + walk[d, k] * walk[i, k] * s[i])
             trial[i, left] = p[i, k] - s[i]
             small = small and abs(s[i]) <= CLOSE * abs(p[i, k])
         if small:
@@ -247,7 +268,7 @@ def tell(x: Any, known: Any, B: Any, there: Any, sloped: Any, signs: Any, E: Any
     below of the least eigenvalue of EBE.
     """
     d = len(x)
-    v, Bv, s = np.empty(d), np.empty(d), out[0]
+    v, Bv, s, W, inverted = np.empty(d), np.empty(d), out[0], np.empty((d, d)), np.empty(len(B))
     of_f, spread, trace = sloped[0] - known[0], 0.0, 0.0
     for i in range(d):
         v[i] = there[i] - x[i]
@@ -258,15 +279,14 @@ def tell(x: Any, known: Any, B: Any, there: Any, sloped: Any, signs: Any, E: Any
         v[i] = -known[1 + i]
     spread = ROUNDED * np.sqrt(spread)
     solve(L, E, v, s)
+    inverse(L, E, W, inverted)
     for j in range(d):
-        total = 0.0
+        total, own = 0.0, inverted[j * (j + 1) // 2 + j]
         for i in range(d):
-            v[i] = 1.0 if i == j else 0.0
-        solve(L, E, v, Bv)
-        for i in range(d):
-            total += (Bv[i] / E[i]) ** 2
-        out[1, j], out[2, j] = spread * np.sqrt(total), np.sqrt(Bv[j])
-        trace += Bv[j] / (E[j] * E[j])
+            high, low = max(i, j), min(i, j)
+            total += (inverted[high * (high + 1) // 2 + low] / E[i]) ** 2
+        out[1, j], out[2, j] = spread * np.sqrt(total), np.sqrt(own)
+        trace += own / (E[j] * E[j])
     for i in range(d):
         v[i] = spread * signs[i] / E[i]
     solve(L, E, v, out[3])
@@ -313,7 +333,7 @@ def conclude(index: Any, p: Any, known: Any, told: Any, beside: Any, bend: Any, 
     """
     d = len(p)
     E, u, v, A = np.empty(d), np.empty(d), np.empty(d), np.empty(len(known) - 1 - d)
-    H, L = np.empty((d, d)), np.empty((d, d))
+    H, L, W = np.empty((d, d)), np.empty((d, d)), np.empty((d, d))
     for j in range(len(index)):
         k = index[j]
         found[:, k] = 0.0
@@ -347,8 +367,6 @@ def conclude(index: Any, p: Any, known: Any, told: Any, beside: Any, bend: Any, 
             found[3, k] = 1.0
             for i in range(d):
                 found[3, k] = min(found[3, k], 1.0 / L[i, i])
-                for m in range(d):
-                    v[m] = 1.0 if m == i else 0.0
-                solve(L, E, v, u)
-                for m in range(i + 1):
-                    found[4 + i * (i + 1) // 2 + m, k] = u[m]
+            inverse(L, E, W, A)
+            for i in range(len(A)):
+                found[4 + i, k] = A[i]
