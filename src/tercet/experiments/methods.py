@@ -109,7 +109,7 @@ def dynamic(kind: Any, omega: float = 0.25, **settings: Any) -> Any:
 STEP_GRID: dict[str, list[Any]] = {"step": list(STEPS)}
 SIGMA_GRID: dict[str, list[Any]] = {"sigma": [1e-3, 1e-2, 1e-1, 1.0, 10.0]}
 SVRC_GRID: dict[str, list[Any]] = {
-    "gradient": [0.1, 0.3, 1.0],
+    "gradient": [0.03, 0.1, 0.3],
     "penalty": [1e-2, 1e-1, 1.0],
     "decay": [0.0, 1.0],
 }
