@@ -232,12 +232,19 @@ class Examination:
         there = self.point.view.at(self.x + errors.s).value()  # where rounding is not seen beside x, it is there
         return not self.point.value() - there > SHOWS * errors.f
 
-    def idle(self, way: WayDown, D: Vector) -> bool:
-        """Whether a fall ends where looks begin, which is about where x may be, and where f is flat like x^3 or more no
-        more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f. As a way down may be
-        made of several looks, it is measured over all x_j together."""
+    def early(self, errors: Errors, D: Vector, of_f: float) -> bool:
+        """Whether a run has yet to come as close as was asked, and its next step promises a visible decrease: what f
+        does around x is looked at once it is there, or where x goes away."""
+        t, way = self.tolerances, self.way
+        sees = t.relative > 0.0 and way.gained > 0.0 and not way.away and errors.f > VISIBLE * of_f
+        return sees and not errors.within(t.relative, self.x, D)
+
+    def idle(self, way: WayDown, D: Vector, e: Vector) -> bool:
+        """Whether a fall ends where looks begin, about where x may be, over all x_j together, and where f is flat like
+        x^3 or more no more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f."""
         r, gained = self.tolerances.relative, np.nan_to_num(self.way.gained, nan=0.0, posinf=0.0)
-        near = length(way.s / D) <= BEYOND * r * np.sqrt(len(D))
+        begun = max(r, float(np.max(np.abs(e) / D)))
+        near = length(way.s / D) <= BEYOND * begun * np.sqrt(len(D))
         return r > 0.0 and way.fall <= r**3 * gained and bool(near)
 
     def look(
@@ -318,7 +325,10 @@ def certify(
     if not np.isfinite(chi1) or brief or (t.order == 1 and not t.relative):
         return replace(blank, how=traits.provenance, converged=not brief and chi1 <= t.eps1), None
     forms = traits.dense and (t.order > 1 or point.known.hessian is not None)
-    return formed(exam, blank) if forms else matrix_free(exam, blank)
+    try:
+        return formed(exam, blank) if forms else matrix_free(exam, blank)
+    except np.linalg.LinAlgError as error:  # in units in which squares of lengths or curvatures overflow
+        raise NotFiniteError("hessian") from error
 
 
 def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown | None]:
@@ -340,8 +350,9 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     chi2, chi3, doubts = measured(exam, (values, vectors), curvature, errors, D, of_f, proof)
     left = np.where(told, exam.g + point.hessian() @ errors.s, 0.0)
     doubts += exam.edges(B, D)
-    seen = exam.look(doubts, D, errors.e, of_f, left, curvature)
-    if seen.way_down is not None and exam.idle(seen.way_down, D):
+    early = curvature.all_seen and exam.early(errors, D, of_f)
+    seen = exam.look([] if early else doubts, D, errors.e, of_f, left, curvature)
+    if seen.way_down is not None and exam.idle(seen.way_down, D, errors.e):
         seen = replace(seen, way_down=None)
     found = errors.x if seen.within is None else errors.x + seen.within
     stands = seen.way_down is None and seen.ray is None
