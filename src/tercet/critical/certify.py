@@ -108,9 +108,6 @@ class Examination:
             return np.linalg.eigvalsh(self.point.hessian()), np.zeros((d, 0))
         if t.relative and d > FORMED:
             return lowest_pair(self.point.hessian_product, d, self.seed)
-        if t.relative and self.traits.dense:  # directions are asked of the scaled Hessian (`Curvature`)
-            B = self.point.hessian()
-            return np.linalg.eigvalsh(0.5 * (B + B.T)), np.zeros((d, 0))
         return lowest_eigenpairs(self.point, d, self.traits.dense, t.zeta, self.seed)
 
     def on_cone(self, chi2: float) -> tuple[float, list[Doubt]]:
@@ -232,19 +229,16 @@ class Examination:
         there = self.point.view.at(self.x + errors.s).value()  # where rounding is not seen beside x, it is there
         return not self.point.value() - there > SHOWS * errors.f
 
-    def early(self, errors: Errors, D: Vector, of_f: float) -> bool:
-        """Whether a run has yet to come as close as was asked, and its next step promises a visible decrease: what f
-        does around x is looked at once it is there, or where x goes away."""
-        t, way = self.tolerances, self.way
-        sees = t.relative > 0.0 and way.gained > 0.0 and not way.away and errors.f > VISIBLE * of_f
-        return sees and not errors.within(t.relative, self.x, D)
+    def early(self, curvature: Curvature, errors: Errors, D: Vector, of_f: float) -> bool:
+        """Whether a run is not as close as was asked, and its next step promises a visible fall: looks come later."""
+        sees = self.way.gained > 0.0 and not self.way.away and errors.f > VISIBLE * of_f and curvature.all_seen
+        return self.tolerances.relative > 0.0 and sees and not errors.within(self.tolerances.relative, self.x, D)
 
     def idle(self, way: WayDown, D: Vector, e: Vector) -> bool:
         """Whether a fall ends where looks begin, about where x may be, over all x_j together, and where f is flat like
         x^3 or more no more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f."""
         r, gained = self.tolerances.relative, np.nan_to_num(self.way.gained, nan=0.0, posinf=0.0)
-        begun = max(r, float(np.max(np.abs(e) / D)))
-        near = length(way.s / D) <= BEYOND * begun * np.sqrt(len(D))
+        near = length(way.s / D) <= BEYOND * max(r, float(np.max(np.abs(e) / D))) * np.sqrt(len(D))
         return r > 0.0 and way.fall <= r**3 * gained and bool(near)
 
     def look(
@@ -267,8 +261,7 @@ class Examination:
         # Of a sum of squares |l'| |a_j| is at most sqrt(2 f B_jj) in the mean: what the rounding of x_j a_j does to f.
         bend = np.abs(np.diag(point.hessian())) if self.traits.dense else np.zeros(1)
         grain = float(np.max(D * np.sqrt(2.0 * abs(point.value()) * bend)))
-        value, epsilon = point.value(), self.traits.epsilon
-        view, domain = point.view, self.domain
+        value, epsilon, view, domain = point.value(), self.traits.epsilon, point.view, self.domain
 
         def gradient(x: Vector) -> Vector:
             return view.at(x).gradient()
@@ -341,8 +334,7 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     now, far = replace(way, bend=np.abs(np.diag(B))), np.maximum(way.size, way.moved)
     D = spans_of(now, far, exam.way.reach.bend)
     curvature = Curvature.of(B, now.lengths(D, epsilon**2), max(epsilon, exam.traits.blur / RESOLVED), D)
-    noise, of_f = exam.rounding()
-    proof = exam.proof(B, curvature, D)
+    (noise, of_f), proof = exam.rounding(), exam.proof(B, curvature, D)
     third = proof or (exam.beyond if t.order >= 3 else None)
     if t.order >= 3 and exam.steps.size:  # central differences of f miss T[h, h] / 6 of g
         noise = np.hypot(noise, point.third_product(exam.steps, exam.steps) / 6.0)
@@ -350,8 +342,7 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     chi2, chi3, doubts = measured(exam, (values, vectors), curvature, errors, D, of_f, proof)
     left = np.where(told, exam.g + point.hessian() @ errors.s, 0.0)
     doubts += exam.edges(B, D)
-    early = curvature.all_seen and exam.early(errors, D, of_f)
-    seen = exam.look([] if early else doubts, D, errors.e, of_f, left, curvature)
+    seen = Seen() if exam.early(curvature, errors, D, of_f) else exam.look(doubts, D, errors.e, of_f, left, curvature)
     if seen.way_down is not None and exam.idle(seen.way_down, D, errors.e):
         seen = replace(seen, way_down=None)
     found = errors.x if seen.within is None else errors.x + seen.within
