@@ -1,12 +1,17 @@
-"""Units of a step: other units of f or of an x_j give the same step."""
+"""Units of a step: other units of f or of an x_j give the same step; and of whole runs, by every objective."""
 
 from __future__ import annotations
 
+from functools import cache
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tercet
 from tercet import Euclidean, Natural
 from tercet.frame import AsGiven, Reach, Same, Scaled, at_rest
 
@@ -94,3 +99,118 @@ def test_whatever_the_units_what_is_left_of_them_is_bounded(seed, f, columns):
 
 def test_without_a_hessian_x_is_as_given():
     assert AsGiven().frame(Reach(np.ones(3), np.ones(3)), None) == Same()
+
+
+# whole runs -----------------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.standard_normal((120, 3))
+LINE = ROWS @ np.array([1.0, -2.0, 0.5]) + 0.3 * RNG.standard_normal(120)
+START = np.array([0.5, 0.3, -0.4])  # where the robust loss below bends down along its gradient
+
+
+def robust(p, a, b):
+    """Bounded, and not convex."""
+    return jnp.log1p((a @ p - b) ** 2)
+
+
+def torch_robust(p, a, b):
+    """The same in PyTorch."""
+    return ((a @ p - b) ** 2).log1p()
+
+
+def summed(f, u, constant):
+    return tercet.FiniteSum(lambda p, a, b: f * (robust(p * u, a, b) + constant), (ROWS, LINE)), START / u
+
+
+def summed_by_torch(f, u, constant):
+    torch = pytest.importorskip("torch")
+    engine = pytest.importorskip("tercet.torch")
+    data = (torch.as_tensor(ROWS), torch.as_tensor(LINE))
+    units = torch.as_tensor(u)
+    return engine.FiniteSum(lambda p, a, b: f * (torch_robust(p * units, a, b) + constant), data), START / u
+
+
+def plain(f, u, constant):
+    def fun(p):
+        return f * (jnp.mean(jnp.log1p((ROWS @ (p * u) - LINE) ** 2)) + constant)
+
+    return fun, START / u
+
+
+def own_loss(f, u, constant):
+    return tercet.LinearModel(ROWS * u, LINE, lambda z, y: f * (jnp.log1p((z - y) ** 2) + constant)), START / u
+
+
+def residual(f, u, constant):
+    def r(p, a, b):
+        return np.sqrt(f) * (jnp.tanh(a @ (p * u)) - jnp.tanh(b))
+
+    return tercet.Residuals(r, (ROWS, LINE)), START / u
+
+
+def classes(f, u, constant):
+    return tercet.ClassModel(ROWS * u, np.digitize(LINE, [-1.0, 1.0]), l2=0.0), None
+
+
+def built_in(loss):
+    y = (LINE > 0) * 1.0 if loss in ("logistic", "sigmoid_squares") else LINE
+    return lambda f, u, constant: (tercet.LinearModel(ROWS * u, y, loss), START / u)
+
+
+OBJECTIVES = {
+    "FiniteSum": summed,
+    "FiniteSum of PyTorch": summed_by_torch,
+    "a function": plain,
+    "a loss of one's own": own_loss,
+    "Residuals": residual,
+    "classes": classes,
+    **{loss: built_in(loss) for loss in ("logistic", "squares", "cauchy", "welsch", "geman_mcclure")},
+}
+
+
+def minimized(make, f, u, constant=0.0):
+    problem, x0 = make(f, u, constant)
+    with jax.enable_x64(True):
+        return tercet.minimize(problem, x0)
+
+
+@cache
+def as_given(name):
+    return minimized(OBJECTIVES[name], 1.0, np.ones(3))
+
+
+@pytest.mark.parametrize("name", ["a loss of one's own", "Residuals"])
+@settings(max_examples=2, deadline=None)
+@given(f=st.integers(-20, 20), unit=st.integers(-20, 20))
+def test_a_run_is_the_same_in_any_units_of_f_and_of_x_as_a_whole(name, f, unit):
+    """Powers of 2, of which rounding knows nothing: the same steps, to the last digit or two."""
+    u = 2.0**unit
+    here, there = as_given(name), minimized(OBJECTIVES[name], 4.0**f, np.full(3, u))
+    assert here.success
+    assert there.status is here.status
+    assert there.nit == here.nit
+    np.testing.assert_allclose(there.x * u, here.x, rtol=1e-7)
+    assert there.certificate.digits == pytest.approx(here.certificate.digits, abs=1.0)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@settings(max_examples=2, deadline=None)
+@given(f=st.sampled_from([1e-12, 1.0, 1e12]), units=st.lists(st.integers(-6, 6), min_size=3, max_size=3))
+def test_the_status_and_six_digits_are_the_same_whatever_the_units_of_each_parameter(name, f, units):
+    u = 10.0 ** np.array(units)
+    here, there = as_given(name), minimized(OBJECTIVES[name], f, u)
+    assert here.success
+    assert there.success
+    np.testing.assert_allclose(np.asarray(there.x) * u, np.asarray(here.x), rtol=1e-6)
+    assert there.certificate.digits >= 6.0
+
+
+@pytest.mark.parametrize("name", ["FiniteSum", "a function", "a loss of one's own"])
+@pytest.mark.parametrize("constant", [-1.0, 1.0, 100.0])
+def test_a_constant_that_is_added_to_f_changes_neither_the_status_nor_the_digits(name, constant):
+    here, there = as_given(name), minimized(OBJECTIVES[name], 1.0, np.ones(3), constant)
+    assert here.success
+    assert there.success
+    np.testing.assert_allclose(there.x, here.x, rtol=1e-7)
+    assert there.certificate.digits >= 6.0

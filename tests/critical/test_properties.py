@@ -403,6 +403,8 @@ FLAT_MINIMA = {
     "powell": (powell, np.array([3.0, -1.0, 0.0, 1.0])),
     "two powells": (lambda x: powell(x[:4]) + powell(x[4:]), np.array([3.0, -1.0, 0.0, 1.0] * 2)),
     "three powells": (lambda x: powell(x.reshape(3, 4).T).sum(), np.array([3.0, -1.0, 0.0, 1.0] * 3)),
+    "sixth power": (lambda x: jnp.sum((x - 1.0) ** 6), np.array([3.0, -1.0, 2.5])),
+    "eighth power": (lambda x: jnp.sum((x - 1.0) ** 8), np.array([3.0, 2.5])),
     "five powells": (lambda x: powell(x.reshape(5, 4).T).sum(), np.array([3.0, -1.0, 0.0, 1.0] * 5)),
 }
 
@@ -422,6 +424,17 @@ def test_a_flat_but_isolated_minimum_is_a_success_at_no_waste(name):
         return counts.value + counts.gradient
 
     assert evaluations(third) <= 2.5 * evaluations(first)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_isolated_minimum_that_is_flat_in_many_variables_is_strict(seed):
+    """mean (a_i'(x - m))^4: along a mixture of x_j the lowest f across lies far aside, and no valley leads there."""
+    rng = np.random.default_rng(seed)
+    d = 3 + 2 * seed
+    A, m = rng.standard_normal((8 * d, d)), rng.standard_normal(d) * (seed % 2)
+    result = tercet.minimize(lambda x: jnp.mean((A @ (x - m)) ** 4), m + rng.standard_normal(d))
+    assert result.success
+    assert result.certificate.strict
 
 
 # single precision ---------------------------------------------------------------------------------------------------

@@ -108,9 +108,6 @@ class Examination:
             return np.linalg.eigvalsh(self.point.hessian()), np.zeros((d, 0))
         if t.relative and d > FORMED:
             return lowest_pair(self.point.hessian_product, d, self.seed)
-        if t.relative and self.traits.dense:  # directions are asked of the scaled Hessian (`Curvature`)
-            B = self.point.hessian()
-            return np.linalg.eigvalsh(0.5 * (B + B.T)), np.zeros((d, 0))
         return lowest_eigenpairs(self.point, d, self.traits.dense, t.zeta, self.seed)
 
     def on_cone(self, chi2: float) -> tuple[float, list[Doubt]]:
@@ -232,12 +229,16 @@ class Examination:
         there = self.point.view.at(self.x + errors.s).value()  # where rounding is not seen beside x, it is there
         return not self.point.value() - there > SHOWS * errors.f
 
-    def idle(self, way: WayDown, D: Vector) -> bool:
-        """Whether a fall ends where looks begin, which is about where x may be, and where f is flat like x^3 or more no
-        more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f. As a way down may be
-        made of several looks, it is measured over all x_j together."""
+    def early(self, curvature: Curvature, errors: Errors, D: Vector, of_f: float) -> bool:
+        """Whether a run is not as close as was asked, and its next step promises a visible fall: looks come later."""
+        sees = self.way.gained > 0.0 and not self.way.away and errors.f > VISIBLE * of_f and curvature.all_seen
+        return self.tolerances.relative > 0.0 and sees and not errors.within(self.tolerances.relative, self.x, D)
+
+    def idle(self, way: WayDown, D: Vector, e: Vector) -> bool:
+        """Whether a fall ends where looks begin, about where x may be, over all x_j together, and where f is flat like
+        x^3 or more no more than that leaves: beside a minimum at which f is 0 every last digit of x shows in f."""
         r, gained = self.tolerances.relative, np.nan_to_num(self.way.gained, nan=0.0, posinf=0.0)
-        near = length(way.s / D) <= BEYOND * r * np.sqrt(len(D))
+        near = length(way.s / D) <= BEYOND * max(r, float(np.max(np.abs(e) / D))) * np.sqrt(len(D))
         return r > 0.0 and way.fall <= r**3 * gained and bool(near)
 
     def look(
@@ -260,8 +261,7 @@ class Examination:
         # Of a sum of squares |l'| |a_j| is at most sqrt(2 f B_jj) in the mean: what the rounding of x_j a_j does to f.
         bend = np.abs(np.diag(point.hessian())) if self.traits.dense else np.zeros(1)
         grain = float(np.max(D * np.sqrt(2.0 * abs(point.value()) * bend)))
-        value, epsilon = point.value(), self.traits.epsilon
-        view, domain = point.view, self.domain
+        value, epsilon, view, domain = point.value(), self.traits.epsilon, point.view, self.domain
 
         def gradient(x: Vector) -> Vector:
             return view.at(x).gradient()
@@ -318,7 +318,10 @@ def certify(
     if not np.isfinite(chi1) or brief or (t.order == 1 and not t.relative):
         return replace(blank, how=traits.provenance, converged=not brief and chi1 <= t.eps1), None
     forms = traits.dense and (t.order > 1 or point.known.hessian is not None)
-    return formed(exam, blank) if forms else matrix_free(exam, blank)
+    try:
+        return formed(exam, blank) if forms else matrix_free(exam, blank)
+    except np.linalg.LinAlgError as error:  # in units in which squares of lengths or curvatures overflow
+        raise NotFiniteError("hessian") from error
 
 
 def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown | None]:
@@ -331,8 +334,7 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     now, far = replace(way, bend=np.abs(np.diag(B))), np.maximum(way.size, way.moved)
     D = spans_of(now, far, exam.way.reach.bend)
     curvature = Curvature.of(B, now.lengths(D, epsilon**2), max(epsilon, exam.traits.blur / RESOLVED), D)
-    noise, of_f = exam.rounding()
-    proof = exam.proof(B, curvature, D)
+    (noise, of_f), proof = exam.rounding(), exam.proof(B, curvature, D)
     third = proof or (exam.beyond if t.order >= 3 else None)
     if t.order >= 3 and exam.steps.size:  # central differences of f miss T[h, h] / 6 of g
         noise = np.hypot(noise, point.third_product(exam.steps, exam.steps) / 6.0)
@@ -340,8 +342,8 @@ def formed(exam: Examination, blank: Certificate) -> tuple[Certificate, WayDown 
     chi2, chi3, doubts = measured(exam, (values, vectors), curvature, errors, D, of_f, proof)
     left = np.where(told, exam.g + point.hessian() @ errors.s, 0.0)
     doubts += exam.edges(B, D)
-    seen = exam.look(doubts, D, errors.e, of_f, left, curvature)
-    if seen.way_down is not None and exam.idle(seen.way_down, D):
+    seen = Seen() if exam.early(curvature, errors, D, of_f) else exam.look(doubts, D, errors.e, of_f, left, curvature)
+    if seen.way_down is not None and exam.idle(seen.way_down, D, errors.e):
         seen = replace(seen, way_down=None)
     found = errors.x if seen.within is None else errors.x + seen.within
     stands = seen.way_down is None and seen.ray is None

@@ -159,27 +159,36 @@ class Sight:
             step = correct(self.x + s)
             change = self.change(s + step)
             if not rise - change > SETTLED * abs(rise):
-                return s, rise, bool(np.max(np.abs(step) / self.spans) <= SETTLED * t)
+                here = bool(np.max(np.abs(step) / self.spans) <= SETTLED * t)
+                return s, rise, here or self.promise(s, step) <= SETTLED * abs(rise)
             s, rise = s + step, change
         return s, rise, False
+
+    def promise(self, s: Vector, step: Vector) -> float:
+        """What Newton's step from x + s promises of f: nothing on a floor that is itself flat, however long it is."""
+        return np.inf if self.gradient is None else 0.5 * abs(float(self.gradient(self.x + s) @ step))
 
     def along(self, v: Vector, side: Side, last: float, correct: Callable[[Vector], Vector]) -> Valley:
         """Follow the valley that leaves x along v and bends away from it, as far as it can be followed."""
         t, s, change, lowest = side.t, side.t * v, side.rise, Valley(side.t * v)
         if not self.change(s + correct(self.x + s)) <= max(self.noise, VALLEY * change):
             return replace(lowest, rises=True)
+        rises = True  # at every look so far, and visibly: then there is no valley, however far aside the floor is
         while np.isfinite(change):
             floor, change, settled = self.across(s, t, change, correct)
-            aside = floor - t * v
-            if np.max(np.abs(aside) / self.spans) > BENT * t:
+            aside, differs = floor - t * v, self.seen(floor, change, t)
+            rises = rises and differs and change > 0.0
+            if rises and settled:
+                return replace(lowest, rises=True)
+            if t > side.t if rises else np.max(np.abs(aside) / self.spans) > BENT * t:
                 break
-            if self.seen(floor, change, t):
+            if not rises and differs:
                 if not -change > lowest.fall:
                     return replace(lowest, rises=settled and change > 0.0)
                 lowest = Valley(floor, -change)
             if t >= last:
                 break
-            t, s = STRIDE * t, STRIDE * t * v + STRIDE**2 * aside
+            t, s = STRIDE * t, STRIDE * t * v + (0.0 if rises else STRIDE**2) * aside
             change = self.change(s)
         return lowest
 

@@ -324,7 +324,7 @@ def check_checkpoint(path: Any, every: Any) -> None:
         )
     if path is None:
         return
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike) or not Path(path).name:
         raise ValueError(f"minimize(checkpoint={path!r}): give the path of a file.")
     try:
         kind = kind_of_file(path)

@@ -24,6 +24,8 @@ from tercet.storage import UNREADABLE
 
 CLOSE = 1e-6  # f and its gradient may differ by this fraction, and by a thousandth of it of the largest along the run
 
+MOST = 2**53  # evaluations of single terms; a count is kept in 64 bits while a run goes on
+
 
 def recall(path: Any, past: Checkpoint, run: Run, kernel: Kernel) -> State:
     """The state of a checkpoint, checked and compared with the problem; CheckpointError where it cannot be one."""
@@ -63,6 +65,7 @@ def check(past: Checkpoint, run: Run) -> None:
     check_stream(state["stream"], run.seed)
     need(set(past.tally) == set(ORDERS), "its counts have other names")
     need(last is not None and all(past.tally[name] >= getattr(last.counts, name) for name in ORDERS), "its counts fell")
+    need(all(past.tally[name] <= MOST for name in ORDERS), "its counts are more than can be counted")
     need(last is not None and past.seconds == last.seconds, "its seconds are not those of its last row")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tercet.objectives.base import NotFiniteError
 from tercet.once import once
 from tercet.records import Matrix, Vector
 from tercet.subsolvers.base import Ask
@@ -87,6 +88,8 @@ class Singular:
     def svd(self) -> tuple[Vector, Matrix, Vector]:
         """q with zeros where there are fewer rows than coordinates, V', and V'g."""
         root, image = self.linear.root, self.linear.image
+        if not np.isfinite(root).all():  # in units of x so long that rows of the Jacobian overflow
+            raise NotFiniteError("hessian")
         U, q, Vt = np.linalg.svd(root, full_matrices=self.whole and root.shape[0] < root.shape[1])
         own = np.linalg.norm(root.T @ image - self.g) <= SAME * np.linalg.norm(np.abs(root.T) @ np.abs(image))
         values = np.zeros(len(Vt))
