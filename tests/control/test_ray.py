@@ -50,16 +50,6 @@ def test_two_looks_give_the_fifth_too_and_those_before_are_not_needed(c1, c2, c3
 
 
 @given(
-    c1=st.floats(-3.0, -0.01), c2=coefficients, c3=coefficients, c4=coefficients, c5=coefficients, t=st.floats(0.3, 3.0)
-)
-def test_a_look_and_the_slope_there_give_both_whatever_was_looked_at_before(c1, c2, c3, c4, c5, t):
-    f = polynomial(c1, c2, c3, c4, c5)
-    slope = c1 + c2 * t + c3 / 2 * t**2 + 4 * c4 * t**3 + 5 * c5 * t**4
-    told = Ray(c1, c2, c3).through([(7.0, 123.0), (t, f(t))], slope)
-    np.testing.assert_allclose(told, (c4, c5), rtol=1e-5, atol=1e-4)
-
-
-@given(
     c1=st.floats(-3.0, -0.1),
     c2=coefficients,
     c3=coefficients,

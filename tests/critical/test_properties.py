@@ -397,6 +397,7 @@ def powell(x):
     return (x[0] + 10 * x[1]) ** 2 + 5 * (x[2] - x[3]) ** 2 + (x[1] - 2 * x[2]) ** 4 + 10 * (x[0] - x[3]) ** 4
 
 
+FORM = np.random.default_rng(0).standard_normal((40, 6))
 FLAT_MINIMA = {
     "quartic": (lambda x: jnp.sum((x - 1.0) ** 4), np.array([3.0, -1.0])),
     "quartic in a valley": (lambda x: (x[0] - x[1]) ** 2 + (x[0] + x[1]) ** 4, np.array([1.5, 0.5])),
@@ -404,6 +405,9 @@ FLAT_MINIMA = {
     "two powells": (lambda x: powell(x[:4]) + powell(x[4:]), np.array([3.0, -1.0, 0.0, 1.0] * 2)),
     "three powells": (lambda x: powell(x.reshape(3, 4).T).sum(), np.array([3.0, -1.0, 0.0, 1.0] * 3)),
     "sixth power": (lambda x: jnp.sum((x - 1.0) ** 6), np.array([3.0, -1.0, 2.5])),
+    "sixth power at 0": (lambda x: jnp.sum(x**6), np.array([1.0, 0.5, -2.0])),
+    "ten quartics at 0": (lambda x: jnp.sum(x**4), np.linspace(-1.0, 2.0, 10)),
+    "quartic form at 0": (lambda x: jnp.mean((FORM @ x) ** 4), np.array([0.1, -0.5, 0.3, -2.3, -0.4, 0.2])),
     "eighth power": (lambda x: jnp.sum((x - 1.0) ** 8), np.array([3.0, 2.5])),
     "five powells": (lambda x: powell(x.reshape(5, 4).T).sum(), np.array([3.0, -1.0, 0.0, 1.0] * 5)),
 }

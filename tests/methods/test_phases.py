@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import tercet
 from tercet.control.judge import EPS, Score
-from tercet.control.ray import FURTHEST
 from tercet.control.sigma import Control, Miss
 from tercet.critical.looks import WayDown
 from tercet.frame import Same
@@ -262,7 +261,7 @@ def test_an_accepted_step_is_remembered_with_its_length_and_what_it_left():
     assert memory.unexplained == memory.missed == 0.0
     np.testing.assert_array_equal(memory.reach.size, np.maximum(np.abs(walk.run.x0), np.abs(at.point.x)))
     np.testing.assert_array_equal(memory.reach.bend, np.diagonal(at.B.hessian()))
-    evidence = gather(at, tried(at), 0.0, walk.parts.search.finds_lowest)
+    evidence = gather(at, tried(at), 0.0)
     assert memory.control == walk.parts.sigma.next(Control(1.0, 2.0, 8.0), evidence)
     assert walk.memory.iteration == 4  # what was remembered before is left as it was
 
@@ -315,18 +314,6 @@ def test_after_a_rejection_the_evidence_says_where_along_the_step_f_is_lowest(c1
         return  # it turns twice within one stride of the search
     first = 0.1 if slope[0] >= 0 else grid[np.argmax(slope >= 0)] if np.any(slope >= 0) else 3.0
     assert gather(at, made, 0.0).best == pytest.approx(first, abs=1e-3)
-
-
-@pytest.mark.parametrize(("c2", "best"), [(4.0, 0.75), (2.0, 1.5), (0.5, 3.0)])
-def test_after_an_accepted_step_it_says_so_by_the_slope_at_its_end_unless_f_was_found_lowest_there(c2, best):
-    """f = -3 t + c2/2 t^2 along the step, which is lowest at 3/c2, looked for up to 3."""
-    s, g = np.array([1.0]), np.array([-3.0])
-    at = SimpleNamespace(f=2.0, g=g, model=SimpleNamespace(frame=Same(), taylor=SimpleNamespace(g=g)))
-    step = Step(s, Forecast(3.0 - c2 / 2, g + c2), None, 1, 0.0)
-    made = Judged(step, ASK, 2.0 - 3.0 + c2 / 2, np.array([-3.0 + c2]), Score(0.5, False), True)
-    assert gather(at, made, 0.0).best == pytest.approx(best, abs=1e-3)
-    assert gather(at, made, 0.0, lowest=True).best == FURTHEST
-    assert gather(at, replace(made, score=Score(0.5, True)), 0.0).best == FURTHEST
 
 
 # away from a point that is no minimizer -----------------------------------------------------------------------------

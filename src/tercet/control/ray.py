@@ -2,14 +2,14 @@
 
     f(x + ts) - f(x) = c1 t + c2/2 t^2 + c3/6 t^3 + c4 t^4 + c5 t^5
 
-c1 = g's, c2 = s'Bs, c3 = T[s]^3; one value gives c4 (then c5 = 0), a second one or the slope there both.
+c1 = g's, c2 = s'Bs, c3 = T[s]^3; one value gives c4 (then c5 = 0), a second one both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import isfinite
 
 from tercet.records import Step, Vector
 
@@ -36,22 +36,18 @@ class Ray:
         c3 = 0.0 if step.cubic is None else 6.0 * (step.quadratic.decrease - step.cubic.decrease)
         return Ray(c1, -2.0 * (step.quadratic.decrease + c1), c3)
 
-    def through(self, looks: Looks, slope: float = nan) -> tuple[float, float]:
-        """c4 and c5, from the last look and the slope of f there, where that is known, or from the last one or two."""
+    def through(self, looks: Looks) -> tuple[float, float]:
+        """c4 and c5, from the last one or two looks."""
         rest = [(t, (change - t * (self.c1 + t * (self.c2 / 2 + t * self.c3 / 6))) / t**4) for t, change in looks[-2:]]
-        if isfinite(slope):
-            t, a = rest[-1]
-            b = (slope - self.c1 - t * (self.c2 + t * self.c3 / 2)) / t**3  # 4 c4 + 5 c5 t, as a is c4 + c5 t
-            return 5 * a - b, (b - 4 * a) / t
         if len(rest) == 1:
             return rest[0][1], 0.0
         (s, a), (t, b) = rest
         c5 = (b - a) / (t - s)
         return a - c5 * s, c5
 
-    def lowest(self, looks: Looks, slope: float = nan) -> float:
+    def lowest(self, looks: Looks) -> float:
         """The first t > 0 at which f is lowest by what was seen of it, within a tenth and three times the last t."""
-        last, (c4, c5) = looks[-1][0], self.through(looks, slope)
+        last, (c4, c5) = looks[-1][0], self.through(looks)
         if not (isfinite(c4) and isfinite(c5)):
             return NEAREST * last
         return first_root(self.c1, self.c2, self.c3 / 2, 4 * c4, 5 * c5, NEAREST * last, FURTHEST * last)

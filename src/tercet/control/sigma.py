@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from tercet.checks import number, positive, three
-from tercet.control.ray import FURTHEST, Ray
+from tercet.control.ray import Ray
 from tercet.model import power_of
 
 LARGEST = 1e100  # of a sigma to begin with
@@ -57,7 +57,7 @@ class Evidence:
     power: int
     quadratic: Miss
     cubic: Miss | None  # None where T was not bought
-    best: float = FURTHEST  # how far along the step f is lowest, in steps, by what was seen of it
+    best: float = 0.5  # the fraction of the step at which f is lowest, by what was seen of it
     ray: Callable[[], Ray] = level  # the derivatives along the step
     change: float = np.nan  # f(x + s) - f(x)
     sigma: float = 0.0  # with which the step was made
@@ -98,10 +98,9 @@ class TrustRegion:
 
     A bound that is reached acts like a sigma: s minimizes the model with sigma = mu / |s|^(p-2), mu the multiplier of
     |s| <= radius, and the trace shows that sigma. Where f fell by the ratio rho of what was promised, the radius is
-    4 rho times the last step, at least half of it and at most `grow` times; where that is less than `grow` times, it
-    grows no further than to where f is lowest along the step, by the fifth-order polynomial that its derivatives at x
-    and its value and slope at x + s tell. After a rejection it ends there, by the value alone. The first is as if a
-    good step as long as the larger of |x| and the step of steepest descent had gone before.
+    4 rho times the last step, at least half of it and at most `grow` times. After a rejection it ends where f is
+    lowest along the step, by the fourth-order polynomial that its derivatives at x and its value at x + s tell. The
+    first is as if a good step as long as the larger of |x| and the step of steepest descent had gone before.
     """
 
     eta1: float = 0.1
@@ -130,8 +129,7 @@ class TrustRegion:
             return replace(control, radius=0.1 * size)
         if not evidence.accepted:
             return replace(control, radius=min(max(evidence.best, 0.1), 0.5) * min(size, control.radius))
-        times = min(max(4.0 * evidence.ratio, 0.5), self.grow)
-        return replace(control, radius=(times if times == self.grow else min(times, max(evidence.best, 1.0))) * size)
+        return replace(control, radius=min(max(4.0 * evidence.ratio, 0.5), self.grow) * size)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from tercet.control.judge import EPS, Score, highest, judge
-from tercet.control.ray import FURTHEST, NEAREST, Ray
+from tercet.control.ray import Ray
 from tercet.control.sigma import Control, Evidence, Miss, TrustRegion
 from tercet.critical.bounded import certify_in
 from tercet.critical.errors import Travelled
@@ -268,7 +268,7 @@ class SmallKernel:
         if score.rounding and not accepted:
             radius = 0.5 * size
         else:
-            best = lowest(at, judged) if isfinite(judged.after) else NEAREST
+            best = 0.5 if accepted or not isfinite(judged.after) else lowest(at, judged)
             evidence = Evidence(score.ratio, accepted, size, 4, Miss(0.0), None, best)
             radius = self.whole.parts.sigma.next(Control(0.0, 0.0, radius), evidence).radius
         later = replace(at, radius=radius, iteration=at.iteration + 1, stuck=stuck, rejected=not accepted)
@@ -290,14 +290,10 @@ def certified(run: Run, at: Walk) -> State | None:
 
 
 def lowest(at: Walk, judged: Judged) -> float:
-    """How far along a step f is lowest, by what was seen of it (`tercet.methods.phases.furthest`)."""
+    """Where along a step that was rejected f is lowest, by what was seen of it."""
     from tercet.fitting import walk
 
-    rows, numbers, there = at.table.rows, at.table.numbers, nan
-    if judged.accepted:
-        if judged.slope is None or judged.score.rounding:
-            return FURTHEST
-        there = float(judged.slope @ rows[walk.S])
+    rows, numbers = at.table.rows, at.table.numbers
     slope, quadratic, bent = float(rows[walk.G] @ rows[walk.S]), float(numbers[walk.DECREASE]), numbers[walk.BENT]
     cubic = 0.0 if np.isnan(bent) else 6.0 * (quadratic - float(bent))
-    return Ray(slope, -2.0 * (quadratic + slope), cubic).lowest([(1.0, judged.after - at.point.value())], there)
+    return Ray(slope, -2.0 * (quadratic + slope), cubic).lowest([(1.0, judged.after - at.point.value())])

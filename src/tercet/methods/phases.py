@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tercet.control.judge import EPS, Score
-from tercet.control.ray import FURTHEST, NEAREST, Ray
+from tercet.control.ray import Ray
 from tercet.control.sigma import Control, Evidence, Miss
 from tercet.critical.looks import WayDown
 from tercet.methods.noise import Noise, noise_of
@@ -109,7 +108,7 @@ class Descent:
         noise = Noise(memory.noise_share, 0.0, memory.spreads)
         if not at.consistent:
             noise = noise_of(at, judged.step, run.n, parts.sizes.replacement)
-        evidence = gather(at, judged, noise.allowance, parts.search.finds_lowest)
+        evidence = gather(at, judged, noise.allowance)
         excused = not at.consistent and parts.noise_aware and noise_explains(evidence, noise)
         stuck, noisy = count_stuck(memory.stuck, evidence.length, judged, at, excused)
         unexplained = left_over(memory.unexplained, at, judged)
@@ -152,9 +151,8 @@ def asked(parts: Parts, state: State, at: Expansion) -> Ask:
     return Ask(c.sigma2, c.sigma3, parts.power, c.radius, parts.buys_first, memory.unexplained)
 
 
-def gather(at: Expansion, judged: Judged, allowance: float, lowest: bool = False) -> Evidence:
-    """How the polynomials of second and third order missed the trial point, less what noise may do; whether the search
-    went to where f is lowest along the step."""
+def gather(at: Expansion, judged: Judged, allowance: float) -> Evidence:
+    """How the polynomials of second and third order missed the trial point, less what noise may do."""
     step, score, there = judged.step, judged.score, judged.slope
     compare = there is not None and judged.accepted and step.trial is None
 
@@ -164,19 +162,9 @@ def gather(at: Expansion, judged: Judged, allowance: float, lowest: bool = False
 
     cubic = None if step.cubic is None else miss(step.cubic)
     ray, change = partial(Ray.of, at.model.taylor.g, step), judged.after - at.f
-    best = furthest(ray, judged, change, lowest)
+    best = ray().lowest([(1.0, change)]) if not judged.accepted and np.isfinite(judged.after) else 0.5
     power, second = judged.ask.power, miss(step.quadratic)
     return Evidence(score.ratio, judged.accepted, length(step.s), power, second, cubic, best, ray, change, step.sigma)
-
-
-def furthest(ray: Callable[[], Ray], judged: Judged, change: float, lowest: bool) -> float:
-    """How far along a step f is lowest, by its value there and, after an accepted one, its slope; FURTHEST where that
-    is not told: rounding hides it, or the search went to where f is lowest."""
-    if not judged.accepted:
-        return ray().lowest([(1.0, change)]) if np.isfinite(judged.after) else NEAREST
-    if lowest or judged.slope is None or judged.score.rounding or judged.step.trial is not None:
-        return FURTHEST
-    return ray().lowest([(1.0, change)], float(judged.slope @ judged.step.s))
 
 
 def left_over(before: float, at: Expansion, judged: Judged) -> float:

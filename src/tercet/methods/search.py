@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -31,11 +31,6 @@ Found = tuple[Step, MeteredPoint, float]  # a step as far as it is gone, the poi
 
 class Search(Protocol):
     """From a direction to a trial."""
-
-    @property
-    def finds_lowest(self) -> bool:
-        """Whether the trial is where f was found lowest along its direction."""
-        ...
 
     def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> Found:
         """Where the step ends."""
@@ -67,8 +62,6 @@ def corrected(parts: Parts, state: State, at: Expansion, move: Step, ask: Ask, f
 class OneLook:
     """The step as the sub-solver gives it, or its correction, if that is lower."""
 
-    finds_lowest: ClassVar[bool] = False
-
     def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> Found:
         """f at x + s."""
         trial = parts.policy.trial(state, at, move)
@@ -93,7 +86,6 @@ class AlongStep:
     """
 
     looks: int = 3
-    finds_lowest: ClassVar[bool] = True
 
     def look(self, parts: Parts, state: State, at: Expansion, move: Step, ask: Ask) -> Found:
         """The lowest point that was seen."""

@@ -23,6 +23,7 @@ from tercet.vectors import length
 
 HELD = 0.9  # of the radius: a step this long is held back by it, and does not tell how far the minimizer is
 AWAY = 1e-3  # a step this long beside x, while nothing more is to be gained, goes away with x
+FAR_AHEAD = 10.0  # spans of x, as far as f is looked at where x may go away
 CLOSER = 0.1  # what was asked for is asked this much closer, where the certificate found it not yet there
 CLOSEST = 1e-8
 STEEPER = 1e6  # a gradient that grew by this while f fell tells of an edge where f has no lower bound
@@ -113,12 +114,20 @@ def gained(state: State, at: Expansion) -> float:
 
 def goes_away(run: Run, state: State, at: Expansion, step: Step) -> bool:
     """Whether x goes away while nothing more is to be gained: what the model promises does not show in f, or is nothing
-    beside how far f fell since x0."""
+    beside how far f fell since x0, and far ahead f is not higher, as it would be beside a minimum that is flat."""
     if state.memory.looked or state.memory.iteration == 0:
         return False
     if step.quadratic.decrease > run.traits.epsilon * np.fmax(abs(at.f), gained(state, at)):
         return False
-    return float(np.max(np.abs(at.model.frame.lift(step.s)) / at.model.reach.spans)) >= AWAY
+    s, spans = at.model.frame.lift(step.s), at.model.reach.spans
+    share = float(np.max(np.abs(s) / spans))
+    return share >= AWAY and not rises(run, at, at.point.x + (FAR_AHEAD / share) * s)
+
+
+def rises(run: Run, at: Expansion, x: Vector) -> bool:
+    """Whether f is seen to be higher at another point."""
+    f = at.point.view.at(run.domain.project(x)).value()
+    return f - at.f > VISIBLE * run.traits.epsilon * max(abs(f), abs(at.f))
 
 
 def conclude(
