@@ -91,12 +91,13 @@ def test_the_step_of_steepest_descent_of_a_gradient_whose_powers_are_no_numbers_
     assert cauchy(SimpleNamespace(g=np.zeros(2), B=Point()), False) == 0.0
 
 
-def test_where_f_bends_down_along_its_gradient_that_length_is_the_one_of_the_gradient():
+@pytest.mark.parametrize(("bend", "expected"), [(3.0, 5 / 3), (-3.0, 5 / 3), (0.0, 5.0)])
+def test_where_f_bends_down_along_its_gradient_that_length_is_where_its_slope_doubles(bend, expected):
     class Point:
         def hessian_product(self, v: np.ndarray) -> np.ndarray:
-            return -3.0 * v
+            return bend * v
 
-    assert cauchy(SimpleNamespace(g=G, B=Point()), False) == 5.0
+    assert cauchy(SimpleNamespace(g=G, B=Point()), False) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("worth", "first"), [(np.inf, True), (4.0, False), (0.0, False)])

@@ -175,9 +175,9 @@ class Loop:
         if here is not None and here.inexact == 0 and status not in BROKEN:
             fresh, exactly = look(partial(exact, here))
             here, value = (fresh, exactly) if np.isfinite(exactly) else (here, value)
-        end, hidden = state.certificate, 0.0
-        if end is not None and end.holds:  # beside a start that is nearly the minimizer rounding alone may be higher
-            hidden = VISIBLE * np.nan_to_num(end.rounding_f)
+        certified = state.certificate is not None and state.certificate.holds
+        # Beside a start that is nearly the minimizer rounding alone may be higher.
+        hidden = VISIBLE * run.traits.epsilon * abs(start_value) if certified else 0.0
         if not np.isfinite(value) or value - start_value > hidden:
             return run.x0, start_value, start
         return state.x, value, here

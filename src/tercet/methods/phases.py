@@ -180,7 +180,8 @@ def left_over(before: float, at: Expansion, judged: Judged) -> float:
 
 
 def cauchy(taylor: Taylor, linear: bool) -> float:
-    """|g| / u'Bu along u = g / |g|, the length of the step of steepest descent; |g| where f bends down along it.
+    """|g| / |u'Bu| along u = g / |g|: the length of the step of steepest descent, or, where f bends down along it, the
+    one over which its slope doubles; |g| where f is straight.
 
     One product with B, or, where B is not worth forming and residuals are known, with the Gauss-Newton matrix.
     """
@@ -190,7 +191,7 @@ def cauchy(taylor: Taylor, linear: bool) -> float:
     u = taylor.g / size
     known = linear and len(u) > PRODUCTS
     bend = taylor.B.residuals.linear().along(u) if known else float(u @ taylor.B.hessian_product(u))
-    return size / bend if bend > 0.0 else size
+    return size / abs(bend) if bend else size
 
 
 def noise_explains(evidence: Evidence, noise: Noise) -> bool:

@@ -91,7 +91,7 @@ def cauchy(g: Any, B: Any) -> float:
     for i in range(len(g)):
         bend += g[i] * dot(B[i], g)
     bend /= size * size
-    return size / bend if bend > 0.0 else size
+    return size / abs(bend) if bend != 0.0 else size
 
 
 @compiled
