@@ -99,8 +99,8 @@ def minimize(
     Budgets: `max_iterations` (1000), `max_seconds`, `max_epochs` (evaluations of all orders over n). `callback(info)`
     ends the run by True or StopIteration. `checkpoint`, a file, is written every ten seconds and at the end, or after
     every `checkpoint_every`-th iteration; `resume` goes on from it. `check_derivatives` compares with differences.
-    The point returned is never worse than x0 by the full objective, but for its last digit. The same seed gives the same
-    result.
+    The point returned is never worse than x0 by the full objective, but for its last digits. The same seed gives the
+    same result.
     """
     check_budgets(tol=tol, max_iterations=max_iterations, max_seconds=max_seconds, max_epochs=max_epochs)
     check_choices(method, order, seed, callback, check_derivatives)
