@@ -122,7 +122,7 @@ def first_radius(rows: Any, matrices: Any, numbers: Any) -> None:
     size, length = np.sqrt(np.sum((rows[X] / rows[E]) ** 2)), np.sqrt(np.sum(rows[G] ** 2))
     c = matrices[VT] @ (rows[G] / length)
     along = np.sum((rows[Q] * c) ** 2) + np.sum(c * (matrices[REST] @ c))
-    cauchy = length / along if along > 0.0 else length
+    cauchy = length / abs(along) if along != 0.0 else length
     numbers[RADIUS] = numbers[FIRST] * max(NEAR * max(size, cauchy), 1e-100)
 
 

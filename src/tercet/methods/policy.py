@@ -116,7 +116,7 @@ def expansion(
     third = frame.point(whole) if parts.order >= 3 else None
     taylor = Taylor(frame.slope(g), frame.point(B), third, parts.forms_third, run.meter.wait, frame.walls)
     model = Model(reach, frame, length(frame.coordinates(point.x)), taylor, parts.subsolver.prepare(taylor))
-    rounding = 0.0 if lines is None else lines.rounding(point.x)
+    rounding = max(run.traits.epsilon * abs(f), 0.0 if lines is None else lines.rounding(point.x))
     return Expansion(point, f, g, norm, slope, B, T, same, model, rounding)
 
 

@@ -24,6 +24,7 @@ from tercet.vectors import length
 HELD = 0.9  # of the radius: a step this long is held back by it, and does not tell how far the minimizer is
 AWAY = 1e-3  # a step this long beside x, while nothing more is to be gained, goes away with x
 FAR_AHEAD = 10.0  # spans of x, as far as f is looked at where x may go away
+NEARS = 0.9  # of the last step: along x^k, of which Newton's steps are (k - 2) / (k - 1), x nears its minimizer
 CLOSER = 0.1  # what was asked for is asked this much closer, where the certificate found it not yet there
 CLOSEST = 1e-8
 STEEPER = 1e6  # a gradient that grew by this while f fell tells of an edge where f has no lower bound
@@ -114,14 +115,17 @@ def gained(state: State, at: Expansion) -> float:
 
 def goes_away(run: Run, state: State, at: Expansion, step: Step) -> bool:
     """Whether x goes away while nothing more is to be gained: what the model promises does not show in f, or is nothing
-    beside how far f fell since x0, and far ahead f is not higher, as it would be beside a minimum that is flat."""
+    beside how far f fell since x0. Where steps become shorter, as beside a minimum that is flat, f is looked at far
+    ahead first: it does not go away where f is higher there."""
     if state.memory.looked or state.memory.iteration == 0:
         return False
     if step.quadratic.decrease > run.traits.epsilon * np.fmax(abs(at.f), gained(state, at)):
         return False
     s, spans = at.model.frame.lift(step.s), at.model.reach.spans
     share = float(np.max(np.abs(s) / spans))
-    return share >= AWAY and not rises(run, at, at.point.x + (FAR_AHEAD / share) * s)
+    if share < AWAY or length(step.s) > NEARS * state.memory.length:
+        return share >= AWAY
+    return not rises(run, at, at.point.x + (FAR_AHEAD / share) * s)
 
 
 def rises(run: Run, at: Expansion, x: Vector) -> bool:
