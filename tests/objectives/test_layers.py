@@ -131,6 +131,12 @@ def test_without_layers_there_are_none(loss: Loss) -> None:
     assert layers_of(loss, 20, 5) is None
 
 
+def test_a_linear_predictor_is_not_taken_for_a_network() -> None:
+    """Its one unit has as many inputs as there are parameters, of which each two are multiplied one by one."""
+    for d in (5, 50):
+        assert layers_of(lambda w, x, y: jnp.logaddexp(0.0, w @ x) - y * (w @ x), d, d) is None
+
+
 @pytest.mark.parametrize("name", ["two layers", "penalty first"])
 def test_finite_sums_and_their_samples_take_them(name: str) -> None:
     d, p, loss = CASES[name]

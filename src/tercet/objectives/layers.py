@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tercet.objectives.programs import Program
 from tercet.records import Matrix
 
-WORTH = 2  # times as many parameters as units there have to be
+SINGLE = 32  # a number that is made or moved by itself takes as long as so many in a product of matrices
 SHUFFLES = ("slice", "reshape", "squeeze", "transpose", "broadcast_in_dim", "split")  # of parts of x
 
 Places = NDArray[np.int64]
@@ -260,7 +260,7 @@ class Layers:
 
     @staticmethod
     def of(jax: Any, program: Program, d: int) -> Layers | None:
-        """Of a traced function; None where there are not far fewer units than parameters."""
+        """Of a traced function; None where the Hessian is cheaper as it is."""
         closed = program.closed
         shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
         found: list[Site] = []
@@ -272,8 +272,17 @@ class Layers:
             return walk[1]
 
         jax.eval_shape(look, *shapes)
-        units = found[-1].units.stop if found else d
-        return Layers(jax, closed.jaxpr, program.consts, tuple(found), d) if WORTH * units <= d else None
+        made = Layers(jax, closed.jaxpr, program.consts, tuple(found), d)
+        return made if found and made.pays else None
+
+    @property
+    def pays(self) -> bool:
+        """Whether a tangent for each unit and the products of the inputs of each two sites take less than a tangent for
+        each parameter. A tangent goes through d products and all units."""
+        widths = [site.places.shape[1] for site in self.sites]
+        pairs = (sum(widths) ** 2 + sum(widths)) // 2
+        tangent = self.d + SINGLE * self.units
+        return self.units * tangent + SINGLE * pairs < self.d * tangent
 
     @property
     def units(self) -> int:
