@@ -14,7 +14,7 @@ import numpy as np
 
 from tercet.domain import EVERYWHERE, Domain
 from tercet.records import Matrix, Vector
-from tercet.vectors import length, shares
+from tercet.vectors import shares
 
 Across = Callable[[Vector], Callable[[Vector], Vector]]  # along v, from a point, Newton's step across v
 EPS = float(np.finfo(float).eps)
@@ -344,14 +344,13 @@ def together(sight: Sight, falls: list[WayDown]) -> WayDown | None:
 
 def beside(v: Vector, free: list[Vector], D: Vector) -> Vector:
     """What v, measured in the spans D, has beside the directions in which f is flat: among many minimizers none is
-    the right one, and how far off x is along those directions is not asked. Where nothing is left of v, along which f
-    rose, f is not flat over all that they span, and v counts whole."""
-    if not free:
+    the right one, and how far off x is along those directions is not asked. Where they span everything, f, which rose
+    along v, is not flat over all that they span, and v counts whole."""
+    Q = independent([each / D for each in free])
+    if len(Q) in (0, len(v)):
         return v
-    Q = np.stack(independent([each / D for each in free]))
-    u = v / D
-    left = u - Q.T @ (Q @ u)
-    return D * left if length(left) > SAME * length(u) else v
+    u, basis = v / D, np.stack(Q)
+    return D * (u - basis.T @ (basis @ u))
 
 
 def independent(directions: list[Vector]) -> tuple[Vector, ...]:
