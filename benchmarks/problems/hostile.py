@@ -61,10 +61,10 @@ def jumps() -> Iterator[Hostile]:
     for k, x0 in enumerate((3.0, -2.0, 0.3)):
         up = lambda x: jnp.where(x[0] > 0.0, x[0], 1.0 + x[0] ** 2)  # noqa: E731 - its infimum is no minimum
         yield Hostile("jumps", f"infimum {k}", up, at(x0))
-        both = lambda x: jnp.where(x[0] > 0.0, x[0] ** 2, 10.0 * x[0] ** 2) + (x[1] - 1.0) ** 2  # noqa: E731
+        both = lambda x: jnp.where(x[0] > 0.0, x[0] ** 2, 10.0 * x[0] ** 2) + (x[1] - 1.0) ** 2  # noqa: E731 - a formula
         yield Hostile("jumps", f"of curvature {k}", both, at(x0, 2.0), at(0.0, 1.0))
         yield Hostile("jumps", f"x |x| {k}", lambda x: x[0] * jnp.abs(x[0]) + x[1] ** 2, at(x0, 2.0))
-        step = lambda x: (x[0] - 1.0) ** 2 + jnp.where(x[0] < 2.0, 0.0, 1.0)  # noqa: E731
+        step = lambda x: (x[0] - 1.0) ** 2 + jnp.where(x[0] < 2.0, 0.0, 1.0)  # noqa: E731 - a formula
         yield Hostile("jumps", f"on the way {k}", step, at(x0), at(1.0))
 
 
@@ -74,7 +74,7 @@ def kinks() -> Iterator[Hostile]:
         x0 = at(*x0)
         yield Hostile("kinks", f"|x| {k}", lambda x: jnp.abs(x[0]) + (x[1] - 1.0) ** 2, x0, at(0.0, 1.0))
         yield Hostile("kinks", f"max {k}", lambda x: jnp.maximum(x[0], -2.0 * x[0]) + x[1] ** 2, x0, at(0.0, 0.0))
-        root = lambda x: jnp.sqrt(jnp.abs(x[0] - 1.0)) + (x[1] - x[0]) ** 2  # noqa: E731
+        root = lambda x: jnp.sqrt(jnp.abs(x[0] - 1.0)) + (x[1] - x[0]) ** 2  # noqa: E731 - a formula
         yield Hostile("kinks", f"root {k}", root, x0, at(1.0, 1.0))
 
 
@@ -82,9 +82,9 @@ def plateaus() -> Iterator[Hostile]:
     """exp(-1/x^2): flat to all orders at its minimizer."""
     for unit in (1e-6, 1.0, 1e6):
         for x0 in (0.3, 1.0, 3.0):
-            flat = lambda x, u=unit: jnp.exp(-1.0 / (x[0] / u) ** 2)  # noqa: E731
+            flat = lambda x, u=unit: jnp.exp(-1.0 / (x[0] / u) ** 2)  # noqa: E731 - a formula
             yield Hostile("plateaus", f"alone {unit:g} {x0}", flat, at(unit * x0), at(0.0), close=1.0)
-        both = lambda x, u=unit: jnp.exp(-1.0 / (x[0] / u) ** 2) + (x[1] - 1.0) ** 2  # noqa: E731
+        both = lambda x, u=unit: jnp.exp(-1.0 / (x[0] / u) ** 2) + (x[1] - 1.0) ** 2  # noqa: E731 - a formula
         yield Hostile("plateaus", f"beside {unit:g}", both, at(unit, 3.0), at(0.0, 1.0), close=1.0)
 
 
@@ -101,17 +101,17 @@ def saddles() -> Iterator[Hostile]:
             x0 = at(c * a - s * b, s * a + c * b)
             yield Hostile("saddles", f"order {order}, {k}", fun, x0, lowest=lowest + 1e-6)
     for k, x0 in enumerate((at(0.0, 0.0), at(1e-3, 0.0), at(0.3, 0.5))):
-        peano = lambda x: (x[1] - x[0] ** 2) * (x[1] - 3.0 * x[0] ** 2) + x[0] ** 6 + x[1] ** 4  # noqa: E731
+        peano = lambda x: (x[1] - x[0] ** 2) * (x[1] - 3.0 * x[0] ** 2) + x[0] ** 6 + x[1] ** 4  # noqa: E731 - a formula
         yield Hostile("saddles", f"Peano {k}", peano, x0, lowest=-1e-3)
 
 
 def valleys() -> Iterator[Hostile]:
     """Narrow ones that bend."""
     for strength in (1e2, 1e4, 1e6):
-        rosen = lambda x, w=strength: w * (x[1] - x[0] ** 2) ** 2 + (1.0 - x[0]) ** 2  # noqa: E731
+        rosen = lambda x, w=strength: w * (x[1] - x[0] ** 2) ** 2 + (1.0 - x[0]) ** 2  # noqa: E731 - a formula
         for k, x0 in enumerate((at(-1.2, 1.0), at(0.0, 0.0))):
             yield Hostile("valleys", f"Rosenbrock {strength:g} {k}", rosen, x0, at(1.0, 1.0))
-        turn = lambda x, w=strength: w * (jnp.hypot(x[0], x[1]) - 1.0) ** 2 + (x[0] - 1.0) ** 2  # noqa: E731
+        turn = lambda x, w=strength: w * (jnp.hypot(x[0], x[1]) - 1.0) ** 2 + (x[0] - 1.0) ** 2  # noqa: E731 - a formula
         yield Hostile("valleys", f"circle {strength:g}", turn, at(-0.9, 0.5), at(1.0, 0.0))
 
 
@@ -148,7 +148,7 @@ def noise() -> Iterator[Hostile]:
 
             x0 = m + rng.standard_normal(d)
             yield Hostile("noise", f"{size:g} {k}", fun, x0, m, close=max(1e-4, 30 * size**0.5), ways=("values",))
-            right = lambda x, g, L=L, m=m: L.T @ (2.0 * (t := L @ (x - m)) + 1.2 * t**3)  # noqa: E731
+            right = lambda x, g, L=L, m=m: L.T @ (2.0 * (t := L @ (x - m)) + 1.2 * t**3)  # noqa: E731 - a formula
             yield Hostile("noise", f"{size:g} {k} of f", fun, x0, m, ways=("jac",), wrong={"grad": right})
 
 
@@ -201,7 +201,7 @@ def edges() -> Iterator[Hostile]:
         yield Hostile("edges", f"x log x {k}", lambda x: x[0] * jnp.log(x[0]), at(x0), at(float(np.exp(-1.0))))
         yield Hostile("edges", f"root {k}", lambda x: jnp.sqrt(x[0]), at(x0), at(0.0), close=1e-8)
         yield Hostile("edges", f"log {k}", lambda x: jnp.log(x[0]), at(x0))
-        cut = lambda x: jnp.where(x[0] >= 0.5, x[0] + x[1] ** 2, jnp.nan)  # noqa: E731
+        cut = lambda x: jnp.where(x[0] >= 0.5, x[0] + x[1] ** 2, jnp.nan)  # noqa: E731 - a formula
         yield Hostile("edges", f"cut {k}", cut, at(x0 + 0.5, 1.0), at(0.5, 0.0), close=1e-6)
 
 
@@ -211,7 +211,7 @@ def overflow() -> Iterator[Hostile]:
         yield Hostile("overflow", f"cosh {k}", lambda x: jnp.cosh(x[0] - 1.0), at(x0), at(1.0))
         yield Hostile("overflow", f"x^8 {k}", lambda x: x[0] ** 8 + (x[1] - 1.0) ** 2, at(x0, x0), at(0.0, 1.0))
     for power in (140, -140, 290, -290):
-        tall = lambda x, p=power: 10.0**p * ((x[0] - 1.0) ** 2 + (x[1] + 2.0) ** 2)  # noqa: E731
+        tall = lambda x, p=power: 10.0**p * ((x[0] - 1.0) ** 2 + (x[1] + 2.0) ** 2)  # noqa: E731 - a formula
         yield Hostile("overflow", f"1e{power}", tall, at(3.0, 1.0), at(1.0, -2.0))
 
 
@@ -223,7 +223,7 @@ def conditions() -> Iterator[Hostile]:
             Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
             root, m = 10.0 ** (-np.linspace(0, power / 2, 4)), rng.integers(1, 9, 4).astype(float)
             A = root[:, None] * Q.T
-            bowl = lambda x, A=A, m=m: jnp.sum((A @ (x - m)) ** 2)  # noqa: E731
+            bowl = lambda x, A=A, m=m: jnp.sum((A @ (x - m)) ** 2)  # noqa: E731 - a formula
             yield Hostile("conditions", f"1e{power} {k}", bowl, m + rng.standard_normal(4), m, close=np.inf)
 
 
@@ -241,7 +241,7 @@ def many() -> Iterator[Hostile]:
     yield Hostile("many", "merged 4", lambda b: terms(b, 4), np.append(merged, at(0.1, 1.0)), lowest=1e-10)
     for power in (2, 4):
         for k, x0 in enumerate((at(2.0, 0.1), at(-1.0, -3.0), at(30.0, 0.03))):
-            gauge = lambda x, p=power: (x[0] * x[1] - 1.0) ** p  # noqa: E731
+            gauge = lambda x, p=power: (x[0] * x[1] - 1.0) ** p  # noqa: E731 - a formula
             yield Hostile("many", f"(xy - 1)^{power} {k}", gauge, x0, lowest=1e-12)
     for k in range(4):
         rng = np.random.default_rng(k)
@@ -254,11 +254,11 @@ def heights() -> Iterator[Hostile]:
     """Minima of 0, and minima that are nothing beside f."""
     w = at(1e-3, 1.0, 1e3)
     for power in (2, 4, 6):
-        bowl = lambda x, p=power: jnp.sum(w * x**p)  # noqa: E731
+        bowl = lambda x, p=power: jnp.sum(w * x**p)  # noqa: E731 - a formula
         yield Hostile("heights", f"0, x^{power}", bowl, at(1.0, -2.0, 3.0), at(0.0, 0.0, 0.0), close=0.1)
         yield Hostile("heights", f"0, x^{power} from 1e6", bowl, at(1e6, -2e6, 3e6), at(0.0, 0.0, 0.0), close=0.1)
     for high in (1e6, 1e10, -1e13):
-        tall = lambda x, h=high: h + jnp.sum((x - at(1.0, 2.0)) ** 2) + jnp.sum((x - at(1.0, 2.0)) ** 4)  # noqa: E731
+        tall = lambda x, h=high: h + jnp.sum((x - at(1.0, 2.0)) ** 2) + jnp.sum((x - at(1.0, 2.0)) ** 4)  # noqa: E731 - a formula
         yield Hostile("heights", f"{high:g}", tall, at(3.0, -1.0), at(1.0, 2.0), close=1.0)
 
 
